@@ -16,11 +16,11 @@ def attribute_docs(holder: type | ModuleType) -> Mapping[str, str]:
     """The docstrings by the attributes' names; of a class, the bases' too, which a class's own replace."""
     if isinstance(holder, ModuleType):
         return _docs(ast.parse(inspect.getsource(holder)).body)
-    found: dict[str, str] = {}
-    for one in reversed(holder.__mro__):
-        if one.__module__.startswith("orchestrator."):
-            found |= _own_docs(one)
-    return found
+    docs: dict[str, str] = {}
+    for base in reversed(holder.__mro__):
+        if base.__module__.startswith("orchestrator."):
+            docs |= _own_docs(base)
+    return docs
 
 
 @cache

@@ -8,16 +8,16 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from orchestrator.comparison.printed import PrintedComparison
-from orchestrator.comparison.printed_series import PrintedSeries
-from orchestrator.cost.printed_costs import PrintedCosts
+from orchestrator.comparison.comparison_json import PrintedComparison
+from orchestrator.comparison.series_json import PrintedSeries
+from orchestrator.cost.costs_json import PrintedCosts
 from orchestrator.fleet.status import FleetStatus
 from orchestrator.library.function_probes import PrintedDisassembly
 from orchestrator.library.listing import listed_rows
-from orchestrator.nightly.printed_night import NightReport, UnmeasuredNight
-from orchestrator.profile.stored.printed_profiles import PrintedDifference, PrintedFunction, PrintedProfile, PrintedTree
-from orchestrator.report.printed_bisection import PrintedBisection
-from orchestrator.report.printed_history import PrintedHistories
+from orchestrator.nightly.night_json import NightReport, UnmeasuredNight
+from orchestrator.profile.stored.profiles_json import PrintedDifference, PrintedFunction, PrintedProfile, PrintedTree
+from orchestrator.report.bisection_json import PrintedBisection
+from orchestrator.report.history_json import PrintedHistories
 
 from .markdown import anchor, filled, table
 from .markdown import page as whole_page

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from orchestrator.attribute_docs import attribute_docs
-from orchestrator.results.printed import Printed
+from orchestrator.results.printed_json import Printed
 
 from .markdown import Undescribed, anchor, described, inline, listed, prose, table
 

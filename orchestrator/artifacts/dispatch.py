@@ -45,7 +45,7 @@ _LONGEST_WAY = 200  # instructions for one number; a balanced tree of compares f
 _LONGEST_INSTRUCTION = 15
 
 
-# Of the two numbers compared, as unsigned and as signed.
+# Whether a conditional jump is taken, given the two numbers that were compared: ja... as unsigned, jg... as signed.
 _CONDITIONS: Mapping[str, Callable[[int, int], bool]] = {
     "je": eq,
     "jne": ne,
@@ -128,7 +128,7 @@ class _Switch:
             if (
                 left is not None
                 and right is not None
-                and not any(isinstance(two, Memory) for two in instruction.operands)
+                and not any(isinstance(operand, Memory) for operand in instruction.operands)
             ):
                 self._compared = (
                     ((left & right) & _WORD, 0) if instruction.name == "test" else (left & _WORD, right & _WORD)

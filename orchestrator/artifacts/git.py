@@ -77,7 +77,7 @@ class SharedRepository:
         self.share(folder)
 
     def share(self, folder: Path) -> None:
-        """Share what the repository has now: it may have moved, or be another one, or no longer shallow."""
+        """Point the clone at the repository's objects of now: it may have moved, been replaced, or become complete."""
         repository = folder / ".git"
         (repository / "objects/info").mkdir(exist_ok=True)
         (repository / "objects/info/alternates").write_text(f"{self.objects}\n")

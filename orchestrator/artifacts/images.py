@@ -36,9 +36,11 @@ INDEX = "Packages"
 
 def system_packages(recipe: ImageRecipe) -> debian.PackageSet:
     """The package set of a recipe. A recipe that asks for other packages gets another set, whatever its name."""
-    wish = digest([recipe.arch, recipe.packages, *filter(None, [recipe.release])])[:8]
+    request = digest([recipe.arch, recipe.packages, *filter(None, [recipe.release])])[:8]
     places = () if recipe.suites is None else (recipe.suites,)
-    return debian.PackageSet(f"{recipe.name}-system-{wish}", recipe.arch, (ARCHITECTURES[recipe.arch].debian,), places)
+    return debian.PackageSet(
+        f"{recipe.name}-system-{request}", recipe.arch, (ARCHITECTURES[recipe.arch].debian,), places
+    )
 
 
 def system_archive(context: BuildContext, recipe: ImageRecipe) -> Artifact:

@@ -12,14 +12,14 @@ import typer
 
 from orchestrator.cli import options
 from orchestrator.cli.console_lab import ConsoleLab
-from orchestrator.comparison.printed_series import PrintedSeries
 from orchestrator.comparison.series_forms import SeriesView
+from orchestrator.comparison.series_json import PrintedSeries
 from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.formats import Format, Formats
 from orchestrator.library.measured_series import UnmeasuredSeries
 from orchestrator.profile.printed.profile_sheets import difference_sheet
+from orchestrator.report.bisection_json import PrintedBisection
 from orchestrator.report.history_sheets import bisection_sheet
-from orchestrator.report.printed_bisection import PrintedBisection
 from orchestrator.report.sheet_forms import SheetsView
 
 

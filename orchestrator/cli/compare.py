@@ -13,7 +13,7 @@ import typer
 from orchestrator.artifacts.git_tree import is_revision
 from orchestrator.cli import options
 from orchestrator.comparison.comparison_forms import ComparisonView
-from orchestrator.comparison.printed import PrintedComparison
+from orchestrator.comparison.comparison_json import PrintedComparison
 from orchestrator.errors import UsageError
 from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.formats import Format, Formats

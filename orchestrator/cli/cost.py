@@ -15,7 +15,7 @@ from orchestrator.cli import in_the_tree, options
 from orchestrator.cli.console_lab import ConsoleLab
 from orchestrator.cost.call_finder import NamedCalls
 from orchestrator.cost.cost_machine import DEFAULT_CPU, DEFAULT_KERNEL
-from orchestrator.cost.printed_costs import PrintedCosts
+from orchestrator.cost.costs_json import PrintedCosts
 from orchestrator.cost.request import CostRequest
 from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.file import BUILT

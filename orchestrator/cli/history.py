@@ -16,8 +16,8 @@ from orchestrator.errors import HostError, UsageError
 from orchestrator.library.formats import Format, Formats
 from orchestrator.paths import lab_dir
 from orchestrator.report.history_forms import HistoriesView
+from orchestrator.report.history_json import PrintedHistories
 from orchestrator.report.history_sheets import ExplainedStep
-from orchestrator.report.printed_history import PrintedHistories
 from orchestrator.results.history import Quantity, metrics_named, recent_histories
 from orchestrator.results.history import history as history_of
 from orchestrator.results.history_steps import RunProvenances, Steps, causes, steps_of

@@ -15,7 +15,7 @@ from orchestrator.cli import options
 from orchestrator.doctor import examine, exit_status, render
 from orchestrator.errors import UsageError
 from orchestrator.library.listing import all_lists, listed_rows
-from orchestrator.results.printed import json_texts
+from orchestrator.results.printed_json import json_texts
 
 _MORE = {
     "cpus": "... and any CPU model of QEMU, by QEMU's name",

@@ -15,7 +15,7 @@ from orchestrator.cli.console_lab import ConsoleLab
 from orchestrator.library.nightly_report import NightlyReport
 from orchestrator.library.nightly_run import NightlyRequest, measured_night
 from orchestrator.nightly.night import NightlyResult, summary_lines
-from orchestrator.nightly.printed_night import NightReport, UnmeasuredNight
+from orchestrator.nightly.night_json import NightReport, UnmeasuredNight
 from orchestrator.nightly.webhook import Webhook
 
 

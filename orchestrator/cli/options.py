@@ -22,7 +22,7 @@ from orchestrator.plain_text import plain_line, plain_text
 from orchestrator.program import PROGRAM
 from orchestrator.report.output import Output
 from orchestrator.results.faults import storage_faults
-from orchestrator.results.printed import Printed, json_schema, json_texts
+from orchestrator.results.printed_json import Printed, json_schema, json_texts
 from orchestrator.results.runs import opened_store as opened_store
 from orchestrator.results.store import Store
 from orchestrator.steps import step_echo
@@ -188,7 +188,7 @@ SCHEMA_HELP = "Print the JSON schema of what is printed for programs, and stop."
 
 
 def schema(model: Callable[[], Any]) -> Any:
-    """The option ``--schema`` of a command that prints JSON: ``model`` gives its model (``results.printed``)."""
+    """The option ``--schema`` of a command that prints JSON: ``model`` gives its model (``results.printed_json``)."""
 
     def print_it(is_given: bool) -> None:
         if is_given:

@@ -39,8 +39,8 @@ from orchestrator.profile.printed.flame_graph import flame_graph as flame_graph_
 from orchestrator.profile.printed.lcov import lcov_text
 from orchestrator.profile.printed.stack_formats import firefox_text, folded_text, pprof_bytes, speedscope_text
 from orchestrator.profile.stored.call_tree import call_tree
-from orchestrator.profile.stored.printed_profiles import PrintedDifference, PrintedFunction, PrintedProfile, PrintedTree
 from orchestrator.profile.stored.profile_difference import FunctionDifference, ProfileDifference, difference
+from orchestrator.profile.stored.profiles_json import PrintedDifference, PrintedFunction, PrintedProfile, PrintedTree
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults

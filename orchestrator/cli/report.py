@@ -20,7 +20,7 @@ from orchestrator.errors import UsageError
 from orchestrator.library.formats import Format, Formats
 from orchestrator.model.fit import calibrated
 from orchestrator.model.modelled_run import catalogue_prices, modelled_run, user_prices
-from orchestrator.model.price_file import price_file, price_sources, write_table
+from orchestrator.model.price_file import price_file, price_sources, write_price_list
 from orchestrator.pages.site.building import build_site
 from orchestrator.paths import lab_dir, user_path
 from orchestrator.report.claims import ClaimsLayout, all_claims, assess, decided_claims
@@ -190,7 +190,7 @@ def fit(
         typer.echo(file.text_with(fitted), nl=False)
     else:
         path = user_path(str(out))
-        write_table(path, file.text_with(fitted), replace=force)
+        write_price_list(path, file.text_with(fitted), replace=force)
     for name, price in fitted.costs.items():
         typer.echo(f"{name}: {price.cycles:.4g} cycles", err=True)
     for cell in fitted.cells:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orchestrator.comparison.comparison import ComparedRuns
+from orchestrator.comparison.comparison_json import PrintedComparison
 from orchestrator.comparison.comparison_sheet import comparison_comment, comparison_sheet, render_comparison
-from orchestrator.comparison.printed import PrintedComparison
 from orchestrator.report.output import Output
 from orchestrator.report.text import print_sheets
 

@@ -58,7 +58,7 @@ def _parts(change: CellChange) -> tuple[str, ...]:
     ids = [cell.id.split("/") for cell in cells if cell is not None]
     if len({len(parts) for parts in ids}) > 1:
         return (change.pair.title,)
-    return tuple(" -> ".join(dict.fromkeys(both)) for both in zip(*ids, strict=True))
+    return tuple(" -> ".join(dict.fromkeys(pair)) for pair in zip(*ids, strict=True))
 
 
 def value_or_status(cell: CellRecord | None) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orchestrator.comparison.printed_series import PrintedSeries
 from orchestrator.comparison.series import MeasuredSeries, cover_letter, mail, series_sheets
+from orchestrator.comparison.series_json import PrintedSeries
 from orchestrator.report.markdown import render_sheets
 from orchestrator.report.output import Output
 from orchestrator.report.text import print_sheets

@@ -9,7 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from orchestrator.cost.costs import NO_VERDICT, Cost, explained, verdict
-from orchestrator.cost.printed_costs import PrintedCost
+from orchestrator.cost.costs_json import PrintedCost
 from orchestrator.plain_text import shown
 from orchestrator.probes.user_bpf_attachment import is_not_loaded
 from orchestrator.profile.printed.profile_sheets import difference_sheet

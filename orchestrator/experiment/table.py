@@ -31,7 +31,7 @@ from orchestrator.guest.machine import ChannelKind
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import Clock
 from orchestrator.results.parameters import CHANNEL, IMAGE
-from orchestrator.results.printed import Printed
+from orchestrator.results.printed_json import Printed
 
 DEFAULT_REPEATS: dict[Clock, int] = {"instructions": 4, "wall": 12}
 """Default numbers of samples.

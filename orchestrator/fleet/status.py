@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.fleet.target import Target
 from orchestrator.program import PROGRAM
-from orchestrator.results.printed import Printed
+from orchestrator.results.printed_json import Printed
 
 if TYPE_CHECKING:  # they load Dask
     from orchestrator.fleet.link import Surveyed

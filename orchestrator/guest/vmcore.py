@@ -93,9 +93,9 @@ def complete(file: IO[bytes]) -> bool:
     file.write(header.pack(_IDENTITY % elf_class, 4, machine, 1, 0, header.size, 0, 0, *counts))
     # In the place of QEMU's own, which begin behind two section headers: crash wants them at the file's start, and the
     # registers' notes before the memory.
-    for one in written:
-        fields = (one.offset, one.virtual, one.physical, one.size, one.size)
-        file.write(segment.pack(one.type, *((*fields, 0, 0) if elf_class == 1 else (0, *fields, 0))))
+    for part in written:
+        fields = (part.offset, part.virtual, part.physical, part.size, part.size)
+        file.write(segment.pack(part.type, *((*fields, 0, 0) if elf_class == 1 else (0, *fields, 0))))
     return bool(note)
 
 

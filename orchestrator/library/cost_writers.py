@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from orchestrator.cost.cost_forms import cost_comment, cost_csv, veristat_csv
 from orchestrator.cost.costs import explained
-from orchestrator.cost.printed_costs import PrintedCosts
+from orchestrator.cost.costs_json import PrintedCosts
 from orchestrator.library.measured_costs import MeasuredCosts
 from orchestrator.profile.printed.profile_sheets import difference_sheet
 from orchestrator.report.markdown import render_sheets

@@ -14,7 +14,7 @@ from orchestrator.probes import placement
 from orchestrator.probes.symbols import Symbols
 from orchestrator.report.columns import Columns, Remarks, columns_of
 from orchestrator.report.sheet import Sheet
-from orchestrator.results.printed import Printed
+from orchestrator.results.printed_json import Printed
 
 _EMULATED = (
     "emulated: the kernel takes a kprobe there, and emulates the instruction; the lab's kinds of column kprobe that "

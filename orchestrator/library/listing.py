@@ -16,7 +16,7 @@ from orchestrator.catalog.reference import reference_tables
 from orchestrator.catalog.words import vocabulary
 from orchestrator.cost.reaching import call_table
 from orchestrator.experiment.table import Listing
-from orchestrator.results.printed import IsoTime, Printed
+from orchestrator.results.printed_json import IsoTime, Printed
 from orchestrator.results.runs import opened_store
 
 

@@ -14,8 +14,9 @@ from pydantic import TypeAdapter
 from orchestrator.benchmarks.registry import reports
 from orchestrator.errors import HostError, LabError
 from orchestrator.files import check_writable, write_whole
-from orchestrator.nightly.night import NightlyResult, comparison_sentence, nightly_mail, unmeasured_mail
-from orchestrator.nightly.printed_night import NightReport, UnmeasuredNight
+from orchestrator.nightly.mail import nightly_mail, unmeasured_mail
+from orchestrator.nightly.night import NightlyResult, comparison_sentence
+from orchestrator.nightly.night_json import NightReport, UnmeasuredNight
 from orchestrator.nightly.webhook import Webhook
 from orchestrator.report.junit_export import render_junit, unmeasured_junit
 from orchestrator.results.contract import Reason

@@ -16,7 +16,8 @@ from orchestrator.catalog.price_list import (
 )
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.errors import HostError, LabError, UsageError
-from orchestrator.model.price_file import PriceFile, nanoseconds
+from orchestrator.model.modelled_time import nanoseconds
+from orchestrator.model.price_file import PriceFile
 from orchestrator.model.priced_counts import (
     COUNTING,
     PublishedPlace,
@@ -111,7 +112,7 @@ def calibrated(file: PriceFile, runs: Sequence[Run]) -> Fitted:
     Raises UsageError for a cell that is missing, measured on another kernel only, or measured twice with different
     counts; LabError if nothing fits.
     """
-    table = file.table
+    table = file.prices
     if table.declared is None:
         raise LabError(f"{table.cpu} cannot be calibrated: {table.uncalibrated}", where=str(file.path))
     targets: dict[PublishedPlace, FitTarget] = {}
@@ -132,14 +133,14 @@ def calibrated(file: PriceFile, runs: Sequence[Run]) -> Fitted:
 
 def _counted(run: RunRecord, file: PriceFile, declared: Declaration) -> Mapping[PublishedPlace, FitTarget]:
     """A run's counts for calibration cells. Raises UsageError for a cell measured on other kernels only."""
-    cpu = file.table.cpu
+    cpu = file.prices.cpu
     targets: dict[PublishedPlace, FitTarget] = {}
     elsewhere: dict[PublishedPlace, tuple[str, str]] = {}
     baselines = baselines_of(run)
     for cell in run.cells:
         place = published_place(cell) if cell.cpu == cpu and is_probed(cell) and has_overhead(cell) else None
         kernel = None if place is None else declared.kernel(*place)
-        overhead = None if kernel is None else overhead_of(cell, baselines, file.table.priced)
+        overhead = None if kernel is None else overhead_of(cell, baselines, file.prices.priced)
         if place is None or kernel is None or overhead is None:
             continue
         if cell.kernel != kernel:

@@ -19,7 +19,8 @@ from orchestrator.catalog.price_list import (
 from orchestrator.catalog.probes import probes
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.errors import ConfigError, EvidenceError, LabError, UsageError
-from orchestrator.model.price_file import PriceFile, load_price_file, modelled_time, price_sources
+from orchestrator.model.modelled_time import modelled_time
+from orchestrator.model.price_file import PriceFile, load_price_file, price_sources
 from orchestrator.model.priced_counts import (
     COUNTING,
     Baselines,
@@ -63,7 +64,7 @@ def why_no_time(cell: CellRecord, counts: Counts, priced: Collection[Input]) -> 
 @cache
 def catalogue_prices() -> Mapping[str, PriceFile]:
     """The catalogue's price lists by CPU."""
-    return {file.table.cpu: file for file in map(load_price_file, priced_cpus().values())}
+    return {file.prices.cpu: file for file in map(load_price_file, priced_cpus().values())}
 
 
 def user_prices(paths: Sequence[str], run: Run) -> Mapping[str, PriceFile]:
@@ -74,7 +75,7 @@ def user_prices(paths: Sequence[str], run: Run) -> Mapping[str, PriceFile]:
     cpus = list(dict.fromkeys(cell.cpu for cell in run.record.cells))
     files: dict[str, PriceFile] = {}
     for file in (load_price_file(user_path(path)) for path in paths):
-        cpu = file.table.cpu
+        cpu = file.prices.cpu
         other_file = files.setdefault(cpu, file)
         if other_file is not file:
             what = f"{other_file.path} and {file.path} both have the prices of {cpu}"
@@ -84,7 +85,7 @@ def user_prices(paths: Sequence[str], run: Run) -> Mapping[str, PriceFile]:
             raise UsageError(what, where=str(file.path), hint="leave it out, or correct its 'cpu'")
         if file.unusable is not None:
             hint = f"fit it: {PROGRAM} model fit {shlex.quote(str(file.path))} RUN --out FILE"
-            raise ConfigError(file.unusable, where=str(file.path), hint=hint if file.table.declared else "")
+            raise ConfigError(file.unusable, where=str(file.path), hint=hint if file.prices.declared else "")
     return files
 
 
@@ -141,8 +142,8 @@ def _modelled(cell: CellRecord, baselines: Baselines, prices: PriceFile | None) 
         except EvidenceError as error:
             reason = error.what
         if overhead is not None:
-            limit = why_no_time(cell, overhead, prices.table.priced)
-            overhead = None if limit is not None else overhead_of(cell, baselines, prices.table.priced)
+            limit = why_no_time(cell, overhead, prices.prices.priced)
+            overhead = None if limit is not None else overhead_of(cell, baselines, prices.prices.priced)
             reason = limit or reason
         if overhead is not None:
             return modelled_cell(cell, baselines[baseline_key(cell)].id, overhead, prices)
@@ -151,24 +152,24 @@ def _modelled(cell: CellRecord, baselines: Baselines, prices: PriceFile | None) 
 
 def modelled_cell(cell: CellRecord, baseline: str, overhead: Counts, prices: PriceFile) -> ModelledCell:
     """The time of a cell's ``overhead`` over its ``baseline``, by a usable price list."""
-    declared = prices.table.declared
+    declared = prices.prices.declared
     assert declared is not None
     counts = {name: float(number) for name, number in overhead.items()}
-    time = modelled_time(prices.table, counts)
+    time = modelled_time(prices.prices, counts)
     place = published_place(cell)
     fitted_to = None if place is None else declared.kernel(*place)
     return ModelledCell(
         **_identity(cell),
         overhead=time.value,
         interval=(time.low, time.high),
-        cycles=time.value * prices.table.mhz.value / 1000,
+        cycles=time.value * prices.prices.mhz.value / 1000,
         role=None if place is None else declared.role(*place, cell.kernel),
         calibration_kernel=None if fitted_to == cell.kernel else fitted_to,
         exclusion=None if place is None else declared.reason(*place),
         reference=cell.reference,
         published=None if place is None else reference_tables()[place[0]].nanoseconds(place[1]),
         evidence=ModelEvidence(
-            cost_table=prices.table.cpu,
+            cost_table=prices.prices.cpu,
             cost_table_sha256=prices.digest,
             baseline=baseline,
             instructions=cell.overhead or 0.0,

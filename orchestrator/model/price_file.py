@@ -14,17 +14,18 @@ from pydantic import ValidationError
 
 from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.catalog.data import CatalogEntry, choices_sentence, unknown
-from orchestrator.catalog.price_list import Constant, Declaration, Fitted, Input, PriceList, priced_cpus
+from orchestrator.catalog.price_list import Constant, Declaration, Fitted, PriceList, priced_cpus
 from orchestrator.catalog.reference import reference_table, reference_tables
 from orchestrator.errors import ConfigError, HostError, UsageError
 from orchestrator.experiment.problems import DataOrigins, Problem, config_error, problems_of, shown
 from orchestrator.experiment.source import KeyPath, read_source
 from orchestrator.files import write_whole
+from orchestrator.model.modelled_time import cycles_of, modelled_time
 from orchestrator.paths import user_path
 from orchestrator.results.modelled import CpuPrices, Price
 
 
-def write_table(path: Path, text: str, *, replace: bool = False) -> None:
+def write_price_list(path: Path, text: str, *, replace: bool = False) -> None:
     """Write a file atomically. Raises UsageError for an existing file unless ``replace``, HostError."""
     if not replace and (path.exists() or path.is_symlink()):
         hint = "name another file, or add --force to replace this one"
@@ -36,86 +37,21 @@ def write_table(path: Path, text: str, *, replace: bool = False) -> None:
         raise HostError(f"cannot write the price list: {error.strerror}", where=str(path), hint=hint) from None
 
 
-# The time for counts, and its band, are linear. A fitted price is a weighted sum of the calibration cells' figures less
-# the constant prices, so a time is a linear combination of published figures and constants. The band is interval
-# arithmetic without probabilities: every constant anywhere in its range, and every calibration cell off by its
-# uncertainty, in the worst combination. It does not cover what the model leaves out.
-
-_RESOLUTION = {"ns": 0.5, "us": 5.0}
-"""Half of the last printed digit of the documents' figures (whole ns, and us to two decimals), in nanoseconds."""
-
-
-@dataclass(frozen=True)
-class Time:
-    """Nanoseconds, and how much more they are at both ends of the range of each constant and each calibration cell.
-
-    Within a range the time is linear, and all times of a price list vary together.
-    """
-
-    value: float
-    ranges: Mapping[str, tuple[float, float]]
-
-    @property
-    def low(self) -> float:
-        return self.value + sum(map(min, self.ranges.values()))
-
-    @property
-    def high(self) -> float:
-        return self.value + sum(map(max, self.ranges.values()))
-
-
-def modelled_time(table: PriceList, counts: Mapping[Input, float]) -> Time:
-    """The time for ``counts``, by a fitted table with a price for each of them."""
-    assert table.fitted is not None
-    value = sum(number * cycles_of(table, name) * 1000 / table.mhz.value for name, number in counts.items() if number)
-    # The weight of each calibration cell's figure in the time.
-    by_cell = [
-        sum(counts.get(name, 0.0) * price.weights[index] for name, price in table.fitted.costs.items())
-        for index in range(len(table.fitted.cells))
-    ]
-    ranges = {}
-    for name, constant in table.constants.items():
-        number = counts.get(name, 0.0) - sum(
-            part * cell.counts.get(name, 0.0) for part, cell in zip(by_cell, table.fitted.cells, strict=True)
-        )
-        least, middle, most = nanoseconds(constant, table.mhz)
-        ranges[str(name)] = (number * (least - middle), number * (most - middle))
-    worst = max(abs(cell.residual) for cell in table.fitted.cells)
-    for part, cell in zip(by_cell, table.fitted.cells, strict=True):
-        # The worst residual of all, or the document's rounding.
-        uncertainty = part * max(worst * abs(cell.published), _RESOLUTION[reference_table(cell.table).unit])
-        ranges[f"{cell.table} {cell.column}"] = (-uncertainty, uncertainty)
-    return Time(value, ranges)
-
-
-def cycles_of(table: PriceList, name: Input) -> float:
-    """A price in cycles."""
-    if name in table.constants:
-        return table.constants[name].value
-    assert table.fitted is not None
-    return table.fitted.costs[name].cycles
-
-
-def nanoseconds(constant: Constant, mhz: Constant) -> tuple[float, float, float]:
-    """A constant's least, assumed and greatest time, with the frequency's range."""
-    return 1000 * constant.low / mhz.high, 1000 * constant.value / mhz.value, 1000 * constant.high / mhz.low
-
-
 _KEPT = 1e-6
 """The relative tolerance of a sum: figures have nine significant digits."""
 
 
-def contradiction(table: PriceList, fitted: Fitted) -> str | None:
-    """The first fitted price or cell that does not follow from the table, by its name; None if all do.
+def contradiction(prices: PriceList, fitted: Fitted) -> str | None:
+    """The first fitted price or cell that does not follow from the price list, by its name; None if all do.
 
     A price is the weighted sum of the published figures less the constant prices, and a cell's modelled time is the sum
     of its counts times their prices. A single edited figure breaks one of the two. This check needs no numpy.
     """
-    nanosecond = table.mhz.value / 1000
+    nanosecond = prices.mhz.value / 1000
     rests = []
     for cell in fitted.cells:
         known = [
-            number * table.constants[name].value for name, number in cell.counts.items() if name in table.constants
+            number * prices.constants[name].value for name, number in cell.counts.items() if name in prices.constants
         ]
         rests.append(cell.published - fsum(known) / nanosecond)
     for name, price in fitted.costs.items():
@@ -125,7 +61,7 @@ def contradiction(table: PriceList, fitted: Fitted) -> str | None:
             return name
     for cell in fitted.cells:
         if not _is_sum(
-            cell.modelled, [number * cycles_of(table, name) / nanosecond for name, number in cell.counts.items()]
+            cell.modelled, [number * cycles_of(prices, name) / nanosecond for name, number in cell.counts.items()]
         ):
             return f"{cell.table} {cell.column}"
     return None
@@ -150,7 +86,7 @@ class PriceFile:
     """A price list and its file: the whole ``text``, and the part above ``fitted``, ``declared``."""
 
     path: Path
-    table: PriceList
+    prices: PriceList
     text: str
     declared: str
 
@@ -165,23 +101,23 @@ class PriceFile:
     @property
     def unusable(self) -> str | None:
         """Why the table gives no times, or None."""
-        if self.table.uncalibrated is not None:
-            return self.table.uncalibrated
-        if self.table.fitted is None:
-            return f"the price list of {self.table.cpu} is not fitted yet"
-        if self.table.fitted.declaration != self.declaration:
-            return f"the price list of {self.table.cpu} has changed since it was fitted"
-        assert self.table.declared is not None
-        cells = self.table.fitted.cells
-        if [(cell.table, cell.column) for cell in cells] != list(self.table.declared.cells) or not all(
+        if self.prices.uncalibrated is not None:
+            return self.prices.uncalibrated
+        if self.prices.fitted is None:
+            return f"the price list of {self.prices.cpu} is not fitted yet"
+        if self.prices.fitted.declaration != self.declaration:
+            return f"the price list of {self.prices.cpu} has changed since it was fitted"
+        assert self.prices.declared is not None
+        cells = self.prices.fitted.cells
+        if [(cell.table, cell.column) for cell in cells] != list(self.prices.declared.cells) or not all(
             isclose(cell.published, reference_table(cell.table).nanoseconds(cell.column), rel_tol=1e-8)
             for cell in cells
         ):
-            return f"the price list of {self.table.cpu} was fitted to figures that differ from the published ones"
-        edited = contradiction(self.table, self.table.fitted)
+            return f"the price list of {self.prices.cpu} was fitted to figures that differ from the published ones"
+        edited = contradiction(self.prices, self.prices.fitted)
         if edited is not None:
             what = f"{edited} does not follow from the rest"
-            return f"the price list of {self.table.cpu} was edited below 'fitted': {what}"
+            return f"the price list of {self.prices.cpu} was edited below 'fitted': {what}"
         return None
 
     def text_with(self, fitted: Fitted) -> str:
@@ -277,7 +213,7 @@ MHZ = "MHz"
 
 def price_sources(file: PriceFile) -> CpuPrices:
     """The prices of a table in cycles, its frequency and its caches; an unusable table has no fitted prices."""
-    table, declared = file.table, file.table.declared
+    table, declared = file.prices, file.prices.declared
     prices = []
     if file.unusable is None:
         assert table.fitted is not None

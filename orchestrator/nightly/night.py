@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A nightly run compared with the last good one, and its report on a terminal and by mail."""
+"""A night: its run compared with the last good one, the verdict, and the summary on a terminal."""
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.message import EmailMessage
-from email.policy import SMTP
-from email.utils import format_datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -19,22 +15,20 @@ from typing import Literal
 from filelock import FileLock, Timeout
 
 from orchestrator.comparison.comparison import CellChange, ComparedRuns
-from orchestrator.comparison.comparison_sheet import CellNames, comparison_sheet, difference_figures
+from orchestrator.comparison.comparison_sheet import CellNames, difference_figures
 from orchestrator.comparison.comparison_sheet import summary as comparison_summary
 from orchestrator.comparison.verdicts import is_exact, resolution
 from orchestrator.errors import UsageError
 from orchestrator.files import write_whole
-from orchestrator.plain_text import counted, cut, plain_line, shown
+from orchestrator.plain_text import counted, cut, shown
 from orchestrator.profile.stored.profile_difference import SymbolDifference
 from orchestrator.program import command
 from orchestrator.report.figures import COUNTED, figure, signed_figure, unit_name
 from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.summary import summary
-from orchestrator.report.text import ascii_text
 from orchestrator.results.cell_filters import only
 from orchestrator.results.contract import PER_CALL, PER_LOOP, CellRecord, Status, all_ok
 from orchestrator.results.faults import storage_faults
-from orchestrator.results.recorded_provenance import RecordedProvenance, kernel_versions
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.results.store import RunEntry, Store
 
@@ -273,77 +267,7 @@ def summary_lines(result: NightlyResult, registry: ReportRegistry) -> Iterator[s
     yield from (f"accept: {command}" for command in acceptance(result))
 
 
-_PROSE, _TABLE_WIDTH = 76, 100
+PROSE, TABLE_WIDTH = 76, 100
+
 MOST_CELLS = 20
 """Cells that a report lists."""
-# Longer lines would become quoted-printable, which is hard to read in a file (RFC 5322, section 2.1.1: 998).
-_POLICY = SMTP.clone(linesep="\n", max_line_length=998, cte_type="7bit")
-
-
-def nightly_mail(result: NightlyResult, provenance: RecordedProvenance, registry: ReportRegistry, now: datetime) -> str:
-    """The report as a mail without a recipient, for ``sendmail someone@example.org <FILE``."""
-    return _message(subject(result), "\n\n".join(_parts(result, provenance, registry)), now)
-
-
-def unmeasured_mail(experiment: str, file: str, reason: str, now: datetime) -> str:
-    """The mail of a nightly run of the experiment in ``file`` without measurements."""
-    body = "\n".join(["Experiment:", f"  {experiment}: {plain_line(file)}", "", reason])
-    return _message(f"[{experiment}] not measured", body, now)
-
-
-def _message(title: str, body: str, now: datetime) -> str:
-    message = EmailMessage(policy=_POLICY)
-    message["Subject"] = _ascii(title).replace("\n", " ")
-    message["Date"] = format_datetime(now)
-    message.set_content(_ascii(body) + "\n", charset="us-ascii")
-    return message.as_string()
-
-
-def _parts(result: NightlyResult, provenance: RecordedProvenance, registry: ReportRegistry) -> Iterator[str]:
-    yield "\n".join(_wrapped([f"{verdict(result)}.", *comparison_sentence(result).splitlines()], ""))
-    if result.compared is not None and result.compared.comparison.changed:
-        yield ascii_text([comparison_sheet(result.compared, MOST_CELLS)], _TABLE_WIDTH).strip("\n")
-    failed = shown([f"{cell.id}: {cell.first_line}" for cell in result.failed], MOST_CELLS)
-    sections: dict[str, Iterable[str]] = {
-        "Experiment": [f"  {result.experiment}: {plain_line(result.file)}"],
-        "Failed": _wrapped(failed, "  "),
-        "Summary": _wrapped(summary(result.run.record, registry), "  "),
-        "Kernels": _indented(
-            [f"{name}: {version}" for name, version in kernel_versions(provenance).items()] or ["unknown"]
-        ),
-        "Machines": _indented(_machines(result, provenance)),
-        "Repeatability (A/A)": _indented(repeatability(result)),
-        "Reproduce": _indented(reproducers(result)),
-        "Accept": _indented(acceptance(result)),
-        "Run": _indented([result.run.record.run, str(result.run.directory)]),
-    }
-    for title, lines in sections.items():
-        listed = [*lines]
-        if listed or title not in ("Failed", "Reproduce", "Accept"):
-            yield "\n".join([f"{title}:", *listed])
-
-
-def _indented(lines: Iterable[str]) -> Iterator[str]:
-    return (f"  {line}" for line in lines)
-
-
-def _wrapped(sentences: Iterable[str], indent: str) -> Iterator[str]:
-    hanging = f"{indent}  " if indent else ""
-    for sentence in sentences:
-        yield from textwrap.wrap(
-            sentence, _PROSE, initial_indent=indent, subsequent_indent=hanging, break_long_words=False
-        )
-
-
-def _machines(result: NightlyResult, provenance: RecordedProvenance) -> Iterator[str]:
-    machines = {(cell.cpu, cell.smp, cell.clock) for cell in result.run.record.cells}
-    for cpu, smp, clock in sorted(machines):
-        yield f"{cpu}, {smp} CPU{'s' if smp > 1 else ''}, clock {clock}"
-    if provenance.sessions:
-        session = provenance.sessions[-1]
-        host = ", ".join(f"{name} {value}" for name, value in session.host.items())
-        yield from (line for line in (session.qemu, session.compiler, session.guests, f"host: {host}") if line)
-
-
-def _ascii(text: str) -> str:
-    return text.encode("ascii", "replace").decode("ascii")

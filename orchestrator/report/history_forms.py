@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.program import PROGRAM
+from orchestrator.report.history_json import PrintedHistories, PrintedHistory
 from orchestrator.report.history_sheets import (
     ExplainedStep,
     histories_csv,
@@ -15,7 +16,6 @@ from orchestrator.report.history_sheets import (
     overview_sheet,
 )
 from orchestrator.report.output import Output
-from orchestrator.report.printed_history import PrintedHistories, PrintedHistory
 from orchestrator.report.text import print_sheets
 from orchestrator.results.history_steps import Steps
 

@@ -54,7 +54,7 @@ def test_times_follow_from_what_guests_count_and_costs_from_published_times(tmp_
     assert there.returncode == 2
     assert "this file exists" in there.stderr
     assert command.run("model", "fit", "pentium4", "latest", "--out", own, "--force").returncode == 0
-    assert load_price_file(own).table == catalogue.table
+    assert load_price_file(own).prices == catalogue.prices
     again = command.run("report", "--clock", "modelled", "--prices", own, "--format", "json")
     assert again.stdout == command.run("report", "--clock", "modelled", "--format", "json").stdout
 

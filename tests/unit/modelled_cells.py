@@ -69,7 +69,7 @@ def modelled_table(table: str) -> tuple[list[CellRecord], list[ModelledCell]]:
     times = []
     for cell in probed:
         counts = {name: Fraction(one) for name, one in counted(table)[cell.probe].items()}
-        reason = prices.unusable or why_no_time(cell, counts, prices.table.priced)
+        reason = prices.unusable or why_no_time(cell, counts, prices.prices.priced)
         without = {name: getattr(cell, name) for name in names} | {"reason": reason}
         is_timed = reason is None
         times.append(

@@ -35,7 +35,7 @@ from orchestrator.profile.counted.counts import Region
 from orchestrator.profile.counted.timed_work import CountedWork
 from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
-from orchestrator.results.printed import Printed
+from orchestrator.results.printed_json import Printed
 from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Ready, Session
 from orchestrator.run.boot import identity, kernel_facts, without_number
 from orchestrator.run.guest_checks import CLOCKSOURCE

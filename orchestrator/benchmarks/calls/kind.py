@@ -40,7 +40,7 @@ from orchestrator.paths import cache_dir
 from orchestrator.probes.place_answers import PlaceAnswers
 from orchestrator.probes.point import Point
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.printed import Printed
+from orchestrator.results.printed_json import Printed
 from orchestrator.run.benchmark_kind import ArtifactSource, BenchmarkKind, BootArtifacts, Prepared, Session
 from orchestrator.run.boot import ReadyGuest, changed, measure_in_one_guest
 from orchestrator.run.machines import machine_of

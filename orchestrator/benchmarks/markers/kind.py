@@ -33,7 +33,7 @@ from orchestrator.profile.counted.counter import Counter, stored
 from orchestrator.profile.stored.cell_profile import CellProfile
 from orchestrator.results.contract import PER_LOOP, CellRecord, Evidence, valid_result
 from orchestrator.results.parameters import ROUNDS
-from orchestrator.results.printed import Printed
+from orchestrator.results.printed_json import Printed
 from orchestrator.results.statistics import mean
 from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Session
 from orchestrator.run.boot import ReadyGuest, changed, identity, kernel_facts, measure_in_one_guest

@@ -46,7 +46,7 @@ from orchestrator.probes.symbols import Symbols
 from orchestrator.profile.counted.counter import Counter, stored
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
 from orchestrator.results.parameters import SEED
-from orchestrator.results.printed import Printed
+from orchestrator.results.printed_json import Printed
 from orchestrator.results.statistics import mean
 from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Session
 from orchestrator.run.boot import identity, kernel_facts

@@ -47,7 +47,7 @@ from orchestrator.experiment.table import (
 )
 from orchestrator.results import parameters
 from orchestrator.results.contract import PER_RUN, UNITS, CellRecord, ReferenceValue
-from orchestrator.results.printed import Printed
+from orchestrator.results.printed_json import Printed
 from orchestrator.results.statistics import Resolution
 from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Session
 from orchestrator.run.boot import changed

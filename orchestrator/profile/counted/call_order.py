@@ -12,7 +12,7 @@ from itertools import groupby, pairwise, takewhile
 from orchestrator.arch import ARCHITECTURES
 from orchestrator.artifacts.machine_code import disassembled
 from orchestrator.errors import EvidenceError
-from orchestrator.profile.counted.counts import Code, Passed, Region
+from orchestrator.profile.counted.counts import Code, ExecutedBlock, Region
 from orchestrator.profile.counted.places import THUNK, Owner, Places, titled
 from orchestrator.profile.counted.timed_samples import Timed, samples_of
 from orchestrator.profile.stored.timeline import TimelineSpan
@@ -24,7 +24,7 @@ _ENTRIES = ("int3", "int ", "syscall", "sysenter")
 _EXITS = ("iret", "sysexit", "sysret")
 
 
-def middle_call(regions: Sequence[Region], timed: Timed) -> Sequence[Passed]:
+def middle_call(regions: Sequence[Region], timed: Timed) -> Sequence[ExecutedBlock]:
     """The blocks of a call in the middle of the last batch, from where the program's loop begins it to its next round.
 
     Raises EvidenceError where a batch is not that of no calls with rounds of the loop inserted.
@@ -41,7 +41,9 @@ def middle_call(regions: Sequence[Region], timed: Timed) -> Sequence[Passed]:
     return batch[starts[len(starts) // 2] : ends[len(starts) // 2]]
 
 
-def _by_function(blocks: Iterable[Passed], executed: Sequence[int], owner_of: _OwnerOf) -> Iterator[Passed]:
+def _by_function(
+    blocks: Iterable[ExecutedBlock], executed: Sequence[int], owner_of: _OwnerOf
+) -> Iterator[ExecutedBlock]:
     """The blocks, divided where a function goes over into the next; ``executed`` are the sorted addresses of code."""
     for block in blocks:
         first = bisect_left(executed, block.address)
@@ -78,7 +80,7 @@ class _Open:
         return TimelineSpan(name, place, self.address, self.depth, self.start, total, self.own, self.entered, self.left)
 
 
-def spans(blocks: Sequence[Passed], executed: Iterable[Code], places: Places) -> Sequence[TimelineSpan]:
+def spans(blocks: Sequence[ExecutedBlock], executed: Iterable[Code], places: Places) -> Sequence[TimelineSpan]:
     """The spans of one call, from its blocks and all ``executed`` instructions.
 
     Calls within user space are one span, and a function replaces one that jumps to it.
@@ -102,7 +104,7 @@ class _Tree:
     within: list[_Open] = field(default_factory=list)
     now: int = 0
 
-    def add(self, before: Passed, block: Passed) -> None:
+    def add(self, before: ExecutedBlock, block: ExecutedBlock) -> None:
         """A block, and the one ``before`` it, which is the first one itself of that."""
         owner, how = self.owner_of(block.address), self.text_of(before.last.code)
         while self.within and self.within[-1].level > block.depth:
@@ -129,7 +131,7 @@ class _Tree:
     def _has(self, owner: Owner, level: int) -> bool:
         return any(function.owner == owner and function.level == level for function in self.within)
 
-    def _enter(self, block: Passed, how: str, *, is_jumped: bool) -> None:
+    def _enter(self, block: ExecutedBlock, how: str, *, is_jumped: bool) -> None:
         owner, depth = self.owner_of(block.address), len(self.within)
         self.within.append(_Open(owner, block.address, block.depth, depth, self.now, how, is_jumped))
         self.entered.append(self.within[-1])
@@ -144,7 +146,7 @@ class _Tree:
         return [function.span() for function in self.entered]
 
 
-def _is_replaced(top: _Open, block: Passed) -> bool:
+def _is_replaced(top: _Open, block: ExecutedBlock) -> bool:
     return _is_thunk(top.owner) or (top.is_jumped and top.level == block.depth)
 
 

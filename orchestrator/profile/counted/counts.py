@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Counts of QEMU's counting plugin: regions, samples, timed work, modelled cache misses, purposes."""
+"""Regions as QEMU's counting plugin writes them: counts, stacks, order, cache misses, classes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Stack = tuple[int, ...]
 """Addresses: the entry of each function, outermost first, and finally the block of code itself."""
 
 
-class Passed(NamedTuple):
+class ExecutedBlock(NamedTuple):
     """A block of code as it was executed: its instructions, in how many calls it was, and its last instruction."""
 
     address: int
@@ -80,7 +80,7 @@ class Region:
     stacks: dict[Stack, int] = field(default_factory=dict)
     lookups: dict[str, Lookups] = field(default_factory=dict, compare=False)
     misses: dict[Code, Misses] = field(default_factory=dict, compare=False)
-    order: list[Passed] = field(default_factory=list, compare=False)
+    order: list[ExecutedBlock] = field(default_factory=list, compare=False)
 
     def less(self, other_region: Region, times: int) -> Region:
         """Subtract another region ``times`` times; empty entries are dropped."""
@@ -162,7 +162,7 @@ def _takes(region: Region, line: str) -> bool:
         region.stacks[(*frames, block)] = int(stack[1])
     elif passed := _ORDER.fullmatch(line):
         last = Code(int(passed[4], 16), passed[5])
-        region.order.append(Passed(int(passed[1], 16), int(passed[2]), int(passed[3]), last))
+        region.order.append(ExecutedBlock(int(passed[1], 16), int(passed[2]), int(passed[3]), last))
     elif missed := _MISSED.fullmatch(line):
         region.misses[Code(int(missed[1], 16), missed[2])] = Misses(*map(int, missed[3].split()))
     elif cache := re.fullmatch(r"cache (l1i|l1d|l2|itlb|dtlb) (\d{1,19}) (\d{1,19})", line):

@@ -91,7 +91,8 @@ def turns_of(
     for region, batch in zip(regions, batches, strict=True):
         if [*region.cpus] != [*range(cpus)]:
             raise EvidenceError(f"QEMU counted on CPUs {', '.join(map(str, region.cpus))}, and {cpus} made calls")
-        few, many = (pick(each.instructions for each in region.cpus.values()) for pick in (min, max))
+        counts = [on_cpu.instructions for on_cpu in region.cpus.values()]
+        few, many = min(counts), max(counts)
         if many > 2 * few:  # as with QEMU 10.0's own number of the CPU (images/plugin/executing.h)
             raise EvidenceError(f"QEMU counted {few} instructions on one CPU, and {many} of the same calls on another")
         # A region contains both readings of the clock, their difference one of them.

@@ -31,10 +31,10 @@ def executed_lines(executed: Iterable[tuple[int, tuple[Frame, ...]]]) -> Iterato
 def coverage(profile: CellProfile, sources: Sources) -> Mapping[str, Mapping[int, int]]:
     """How often each line of the executed functions was executed, 0 for not at all; by file and line."""
     lines: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
-    for symbol, of, located in located_instructions(profile, sources, is_whole=True):
-        if of is None:
+    for symbol, source, located in located_instructions(profile, sources, is_whole=True):
+        if source is None:
             continue
-        whole = [(0, frames) for frames in of.lines_of(*of.parts_of(symbol)).values()]
+        whole = [(0, frames) for frames in source.lines_of(*source.parts_of(symbol)).values()]
         executed = [(instruction_count.executed, frames) for instruction_count, frames in located]
         for inner, count in executed_lines([*whole, *executed]):
             lines[inner.file][inner.line] += count

@@ -18,7 +18,7 @@ from orchestrator.profile.stored.cell_profile import (
     instructions_per_call,
     stem,
 )
-from orchestrator.results.printed import Printed
+from orchestrator.results.printed_json import Printed
 
 
 def paired(before: Iterable[str], after: Iterable[str]) -> Sequence[tuple[str | None, str | None]]:

@@ -23,8 +23,8 @@ from orchestrator.nightly.night import NightlyMarker
 from orchestrator.profile.code.annotated_code import annotated
 from orchestrator.profile.code.instruction_classes import per_call
 from orchestrator.profile.stored.call_tree import call_tree
-from orchestrator.profile.stored.printed_profiles import PrintedProfile
 from orchestrator.profile.stored.profile_files import FOLDER, file_name, load_profile
+from orchestrator.profile.stored.profiles_json import PrintedProfile
 from orchestrator.report.claims import all_claims
 from orchestrator.report.csv_export import render_csv
 from orchestrator.report.junit_export import render_junit

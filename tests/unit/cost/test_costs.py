@@ -17,8 +17,8 @@ from orchestrator.comparison.comparison import CellPair, compare
 from orchestrator.cost.cost_forms import cost_comment, cost_csv, cost_sheet, veristat_csv
 from orchestrator.cost.cost_machine import cost_kernel
 from orchestrator.cost.costs import Cost, costs_in, verdict
+from orchestrator.cost.costs_json import PrintedCost, PrintedCosts
 from orchestrator.cost.line import CostLine
-from orchestrator.cost.printed_costs import PrintedCost, PrintedCosts
 from orchestrator.cost.subjects import AttachPlace, Subject
 from orchestrator.results.budgets import Budgets
 from orchestrator.results.contract import CellRecord

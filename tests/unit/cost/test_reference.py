@@ -15,8 +15,8 @@ from record_builders import cell, evidence, failed, run
 from orchestrator.cost.cost_forms import cost_comment, cost_sheet
 from orchestrator.cost.cost_machine import cost_kernel
 from orchestrator.cost.costs import Cost, judged, problem, verdict
+from orchestrator.cost.costs_json import PrintedCosts
 from orchestrator.cost.line import CostLine
-from orchestrator.cost.printed_costs import PrintedCosts
 from orchestrator.cost.reference import Reference, ReferenceLines, by_ids, by_lines
 from orchestrator.cost.subjects import AttachPlace, Subject
 from orchestrator.cost.unreached import UnreachedSubject

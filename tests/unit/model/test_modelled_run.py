@@ -20,7 +20,8 @@ from orchestrator.catalog.price_list import INPUTS, Input, PriceList
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
 from orchestrator.model.fit import FitTarget, fitted
 from orchestrator.model.modelled_run import catalogue_prices, modelled_run, user_prices
-from orchestrator.model.price_file import modelled_time, price_file
+from orchestrator.model.modelled_time import modelled_time
+from orchestrator.model.price_file import price_file
 from orchestrator.model.priced_counts import difference, inputs
 from orchestrator.profile.code.instruction_classes import executed_classes
 from orchestrator.profile.stored.cell_profile import CellProfile, InstructionCount, SymbolProfile

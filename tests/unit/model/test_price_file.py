@@ -15,7 +15,7 @@ from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.price_list import Fitted, priced_cpus
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
 from orchestrator.model.fit import FitTarget, calibrated, fitted
-from orchestrator.model.price_file import PriceFile, load_price_file, price_file, write_table
+from orchestrator.model.price_file import PriceFile, load_price_file, price_file, write_price_list
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
 
@@ -47,20 +47,20 @@ def own(folder: Path, text: str) -> PriceFile:
 def fit(file: PriceFile) -> Fitted:
     """What its calibration cell gives."""
     target = FitTarget("djprobe-2005/list5", "djprobe", {"instruction": 37, "popf": 1}, 30.25)
-    return fitted(file.table, file.declaration, [target])
+    return fitted(file.prices, file.declaration, [target])
 
 
 def refit(file: PriceFile) -> str:
-    assert file.table.fitted is not None
-    targets = [FitTarget(one.table, one.column, one.counts, one.published) for one in file.table.fitted.cells]
-    return fitted(file.table, file.declaration, targets).model_dump_json()
+    assert file.prices.fitted is not None
+    targets = [FitTarget(one.table, one.column, one.counts, one.published) for one in file.prices.fitted.cells]
+    return fitted(file.prices, file.declaration, targets).model_dump_json()
 
 
 def test_the_catalogue_has_a_table_or_a_reason_for_each_published_cpu() -> None:
     assert set(CATALOGUE) == {"athlon64", "core-i7-1165g7", "pentium-m", "pentium4", "xeon-e5410"}
     assert set(CATALOGUE) < set(cpus())
     for name in CATALOGUE:
-        assert price_file(name).table.cpu == name
+        assert price_file(name).prices.cpu == name
 
 
 @pytest.mark.parametrize("name", sorted(set(CATALOGUE) - {"pentium-m"}))
@@ -68,8 +68,8 @@ def test_a_table_of_the_catalogue_is_what_its_calibration_cells_give(name: str) 
     """Nobody has edited what was fitted, nor the declaration since."""
     file = price_file(name)
     assert file.unusable is None
-    assert file.table.fitted is not None
-    assert refit(file) == file.table.fitted.model_dump_json()
+    assert file.prices.fitted is not None
+    assert refit(file) == file.prices.fitted.model_dump_json()
 
 
 def test_a_cpu_that_cannot_be_calibrated_says_why() -> None:
@@ -78,7 +78,7 @@ def test_a_cpu_that_cannot_be_calibrated_says_why() -> None:
 
 def write(file: PriceFile, found: Fitted) -> None:
     """As ``model fit --force`` does."""
-    write_table(file.path, file.text_with(found), replace=True)
+    write_price_list(file.path, file.text_with(found), replace=True)
 
 
 def test_writing_replaces_what_was_fitted_and_nothing_else(tmp_path: Path) -> None:
@@ -90,16 +90,16 @@ def test_writing_replaces_what_was_fitted_and_nothing_else(tmp_path: Path) -> No
     assert once.startswith("# a comment\n" + OWN)
     again = load_price_file(file.path)
     assert again.unusable is None
-    assert again.table.fitted == found
+    assert again.prices.fitted == found
     write(again, found)
     assert file.path.read_text() == once
     assert list(tmp_path.iterdir()) == [file.path]
 
 
 def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
-    write_table(tmp_path / "new.yaml", "one\n")
+    write_price_list(tmp_path / "new.yaml", "one\n")
     with pytest.raises(UsageError, match=r"new\.yaml: this file exists(.|\n)*--force"):
-        write_table(tmp_path / "new.yaml", "two\n")
+        write_price_list(tmp_path / "new.yaml", "two\n")
     assert (tmp_path / "new.yaml").read_text() == "one\n"
 
 
@@ -107,7 +107,7 @@ def test_a_table_that_cannot_be_written_is_an_error_with_a_way_out(tmp_path: Pat
     """And nothing is left of it: here the last step fails, since a folder has the name."""
     (tmp_path / "own.yaml").mkdir()
     with pytest.raises(HostError, match=r"own\.yaml: cannot write the price list(.|\n)*--out"):
-        write_table(tmp_path / "own.yaml", OWN, replace=True)
+        write_price_list(tmp_path / "own.yaml", OWN, replace=True)
     assert [path.name for path in tmp_path.iterdir()] == ["own.yaml"]
 
 
@@ -233,7 +233,7 @@ def test_fitted_figures_that_no_fit_gives_are_refused(tmp_path: Path, old: str, 
 def test_a_table_of_ones_own_is_known_by_its_suffix_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own(tmp_path, OWN)
     monkeypatch.chdir(tmp_path)
-    assert price_file("own.yaml").table.cpu == "pentium4"
+    assert price_file("own.yaml").prices.cpu == "pentium4"
 
 
 def test_an_unknown_cpu_gets_the_nearest_name() -> None:
@@ -252,7 +252,7 @@ def stored(folder: Path, *cells: CellRecord) -> Run:
 
 def test_the_catalogues_prices_are_those_of_the_declared_kernel(tmp_path: Path) -> None:
     file = price_file("pentium4")
-    assert calibrated(file, [stored(tmp_path, *list5(tmp_path, *PROBES))]) == file.table.fitted
+    assert calibrated(file, [stored(tmp_path, *list5(tmp_path, *PROBES))]) == file.prices.fitted
 
 
 def test_counts_of_another_kernel_are_refused_with_both_names(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_a_run_of_another_kernel_is_refused_beside_one_of_the_declared(tmp_path:
 def test_only_the_declared_kernel_of_a_run_counts(tmp_path: Path) -> None:
     cells = [*list5(tmp_path, "kprobe", kernel="debian-686"), *list5(tmp_path, *PROBES)]
     file = price_file("pentium4")
-    assert calibrated(file, [stored(tmp_path, *cells)]) == file.table.fitted
+    assert calibrated(file, [stored(tmp_path, *cells)]) == file.prices.fitted
 
 
 def test_a_table_of_ones_own_may_declare_another_kernel(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.paths import data_dir
-from orchestrator.profile.counted.counts import Code, Passed, Region, read_regions
+from orchestrator.profile.counted.counts import Code, ExecutedBlock, Region, read_regions
 
 ARM, BEGIN, END, KEEP, DISARM, ADD = 1, 2, 3, 4, 5, 6
 START = 0xFFFFFFFF81000000
@@ -195,12 +195,12 @@ def test_the_order_has_each_block_with_its_calls_and_its_last_instruction(driver
     first, second = read_regions(counts, 0)
     inner, leaf = START + 64, START + 128
     assert first.order == [
-        Passed(START, 1, 0, Code(START, CALL)),
-        Passed(inner, 1, 1, Code(inner, CALL)),
-        Passed(leaf, 1, 2, Code(leaf, RETURN)),
+        ExecutedBlock(START, 1, 0, Code(START, CALL)),
+        ExecutedBlock(inner, 1, 1, Code(inner, CALL)),
+        ExecutedBlock(leaf, 1, 2, Code(leaf, RETURN)),
     ]
     assert first.stacks  # which come with it
-    assert second.order == [Passed(START, 1, 0, Code(START, JUMP))] * 2
+    assert second.order == [ExecutedBlock(START, 1, 0, Code(START, JUMP))] * 2
 
 
 def test_an_order_without_room_is_an_error(driver: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import EvidenceError
 from orchestrator.profile.counted.call_order import middle_call, spans
-from orchestrator.profile.counted.counts import Code, Passed, Region
+from orchestrator.profile.counted.counts import Code, ExecutedBlock, Region
 from orchestrator.profile.counted.places import Function, Places
 from orchestrator.profile.counted.timed_samples import Timed
 from orchestrator.profile.stored.timeline import TimelineSpan
@@ -34,16 +34,16 @@ def places() -> Places:
     return Places(function_at, [range(KERNEL, END)], 0xC0000000, "callbench", lambda _: "kprobe's slot")
 
 
-def block(address: int, size: int, depth: int, last: str = NOP) -> Passed:
+def block(address: int, size: int, depth: int, last: str = NOP) -> ExecutedBlock:
     """A block of instructions of one byte, all but the last."""
-    return Passed(address, size, depth, Code(address + size - 1, last))
+    return ExecutedBlock(address, size, depth, Code(address + size - 1, last))
 
 
-def executed(blocks: list[Passed]) -> list[Code]:
+def executed(blocks: list[ExecutedBlock]) -> list[Code]:
     return [Code(passed.address + at, NOP) for passed in blocks for at in range(passed.instructions)]
 
 
-def shown(*blocks: Passed) -> list[tuple[int, str, int, int]]:
+def shown(*blocks: ExecutedBlock) -> list[tuple[int, str, int, int]]:
     return [
         (span.depth, span.name, span.instructions, span.own) for span in spans(blocks, executed([*blocks]), places())
     ]
@@ -128,7 +128,7 @@ LASTS = st.sampled_from([NOP, CALLS, RETURNS, INT3, IRET, SYSENTER, SYSEXIT])
 
 
 @st.composite
-def any_blocks(draw: st.DrawFn) -> list[Passed]:
+def any_blocks(draw: st.DrawFn) -> list[ExecutedBlock]:
     """Blocks of calls that the plugin may write: it goes one deeper, stays, or returns through several."""
     depth, blocks = 1, [block(PROGRAM, 1, 1)]
     for address, size, last in draw(st.lists(st.tuples(ADDRESSES, st.integers(1, 15), LASTS), max_size=40)):
@@ -138,7 +138,7 @@ def any_blocks(draw: st.DrawFn) -> list[Passed]:
 
 
 @given(any_blocks())
-def test_spans_are_balanced_and_add_up(blocks: list[Passed]) -> None:
+def test_spans_are_balanced_and_add_up(blocks: list[ExecutedBlock]) -> None:
     timeline_spans = list(spans(blocks, executed(blocks), places()))
     total = sum(passed.instructions for passed in blocks)
     assert (timeline_spans[0].depth, timeline_spans[0].start, timeline_spans[0].instructions) == (0, 0, total)
@@ -157,14 +157,14 @@ def test_spans_are_balanced_and_add_up(blocks: list[Passed]) -> None:
         assert after.start >= (before.end if after.depth <= before.depth else before.start)
 
 
-def region(*blocks: Passed) -> Region:
+def region(*blocks: ExecutedBlock) -> Region:
     return Region(1 + sum(passed.instructions for passed in blocks), {}, order=list(blocks))
 
 
 BEFORE, ROUND, BEHIND = block(PROGRAM, 3, 1), block(PROGRAM + 16, 2, 1), block(PROGRAM + 32, 4, 1)
 
 
-def a_call(size: int) -> list[Passed]:
+def a_call(size: int) -> list[ExecutedBlock]:
     return [ROUND, block(ENTRY, size, 2), block(PROGRAM + 18, 2, 1)]
 
 
@@ -177,6 +177,6 @@ def test_the_call_is_one_in_the_middle_of_a_batch(sizes: tuple[int, ...]) -> Non
 
 
 @pytest.mark.parametrize("order", [[BEFORE, BEHIND], [BEFORE, *a_call(5)], [], [BEHIND]])
-def test_a_batch_without_rounds_between_what_is_in_an_empty_one_is_refused(order: list[Passed]) -> None:
+def test_a_batch_without_rounds_between_what_is_in_an_empty_one_is_refused(order: list[ExecutedBlock]) -> None:
     with pytest.raises(EvidenceError, match="does not show where its calls begin"):
         middle_call([region(BEFORE, BEHIND)] * 2 + [region(*order)], Timed(7, [(1, 20)]))

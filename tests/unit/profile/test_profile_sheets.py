@@ -25,8 +25,8 @@ from orchestrator.profile.stored.cell_profile import (
     Misses,
     SymbolProfile,
 )
-from orchestrator.profile.stored.printed_profiles import PrintedDifference, PrintedProfile
 from orchestrator.profile.stored.profile_difference import difference
+from orchestrator.profile.stored.profiles_json import PrintedDifference, PrintedProfile
 from orchestrator.report.markdown import render_sheets
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.text import print_sheets

@@ -28,7 +28,7 @@ from orchestrator.report.modelled_sheets import (
 )
 from orchestrator.report.text import print_sheets
 from orchestrator.results.modelled import ModelledCell, ModelledRun, json_text
-from orchestrator.results.printed import json_schema
+from orchestrator.results.printed_json import json_schema
 
 TABLES = list(COUNTED)
 

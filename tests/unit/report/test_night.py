@@ -26,15 +26,9 @@ from orchestrator.benchmarks.registry import reports
 from orchestrator.errors import HostError
 from orchestrator.library.nightly_report import NightlyReport
 from orchestrator.library.stored import load_comparison
-from orchestrator.nightly.night import (
-    NightlyResult,
-    nightly_mail,
-    repeatability,
-    subject,
-    summary_lines,
-    unmeasured_mail,
-)
-from orchestrator.nightly.printed_night import NightReport, UnmeasuredNight
+from orchestrator.nightly.mail import nightly_mail, unmeasured_mail
+from orchestrator.nightly.night import NightlyResult, repeatability, subject, summary_lines
+from orchestrator.nightly.night_json import NightReport, UnmeasuredNight
 from orchestrator.nightly.webhook import Webhook
 from orchestrator.report.junit_export import render_junit, unmeasured_junit
 from orchestrator.results.contract import CellRecord

@@ -16,7 +16,6 @@ from report_text import check_golden
 from rich.console import Console
 from stored_profiles import profile, record, store_run
 
-from orchestrator.comparison.printed_series import PrintedSeries
 from orchestrator.comparison.series import (
     MeasuredCommit,
     MeasuredSeries,
@@ -24,6 +23,7 @@ from orchestrator.comparison.series import (
     mail,
     series_sheets,
 )
+from orchestrator.comparison.series_json import PrintedSeries
 from orchestrator.library.stored import compared_runs
 from orchestrator.report.text import print_sheets
 from orchestrator.results.budgets import Budgets

@@ -17,7 +17,7 @@ from report_examples import RUNS
 
 from orchestrator.report.figures import NOTHING, ratio_figure
 from orchestrator.results.contract import LONGEST_REASON, CellRecord, RunRecord, json_text
-from orchestrator.results.printed import json_schema
+from orchestrator.results.printed_json import json_schema
 from orchestrator.results.statistics import mean
 
 IDENTITY = ["id", "table", "cpu", "smp", "kernel", "probe", "handler", "benchmark", "metric", "clock", "unit"]

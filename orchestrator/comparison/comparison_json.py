@@ -10,7 +10,7 @@ from orchestrator.comparison.comparison import BudgetedFigure, CellChange, CellP
 from orchestrator.comparison.verdicts import Difference, Figure
 from orchestrator.profile.stored.profile_difference import SymbolDifference
 from orchestrator.results.contract import CONTRACT_OF_COMPARISONS, Unit
-from orchestrator.results.printed import Printed
+from orchestrator.results.printed_json import Printed
 from orchestrator.results.recorded_provenance import ProvenanceDifference
 from orchestrator.results.runs import Run
 

@@ -15,7 +15,7 @@ from orchestrator.profile.stored.profile_difference import (
     ProfileDifference,
     SymbolDifference,
 )
-from orchestrator.results.printed import Printed
+from orchestrator.results.printed_json import Printed
 
 
 class PrintedSymbol(Printed):

@@ -10,7 +10,7 @@ from orchestrator.cost.costs import Cost, problem, verdict
 from orchestrator.cost.reference import Reference
 from orchestrator.results.contract import CONTRACT_OF_COMPARISONS, RunRecord, Status
 from orchestrator.results.parameters import BPF_INSTRUCTIONS, BPF_MACHINE_CODE, BPF_STACK, BPF_VERIFIED
-from orchestrator.results.printed import Printed
+from orchestrator.results.printed_json import Printed
 
 
 class PrintedCost(Printed):

@@ -10,7 +10,7 @@ from orchestrator.comparison.comparison import CellChange, Change
 from orchestrator.comparison.series import MeasuredCommit, MeasuredSeries, SeriesStep
 from orchestrator.profile.stored.profile_difference import SymbolDifference
 from orchestrator.results.contract import CONTRACT_OF_COMPARISONS, CellRecord, Clock, Status, Unit
-from orchestrator.results.printed import Printed
+from orchestrator.results.printed_json import Printed
 
 
 class ChangeToBase(Printed):

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.profile.stored.printed_profiles import PrintedDifference
 from orchestrator.profile.stored.profile_difference import ProfileDifference
+from orchestrator.profile.stored.profiles_json import PrintedDifference
 from orchestrator.results.bisection_result import BisectionResult, Tried
 from orchestrator.results.commits import Commit
-from orchestrator.results.printed import Printed
+from orchestrator.results.printed_json import Printed
 
 
 class NamedCommit(Printed):

@@ -17,7 +17,7 @@ from orchestrator.nightly.night import (
 )
 from orchestrator.profile.stored.profile_difference import SymbolDifference
 from orchestrator.results.contract import CONTRACT_OF_COMPARISONS
-from orchestrator.results.printed import Printed
+from orchestrator.results.printed_json import Printed
 
 
 class ExceededCell(Printed):
