@@ -19,7 +19,7 @@ from orchestrator.experiment.problems import Problem, TableOrigin, error_of_tabl
 from orchestrator.experiment.source import KeyPath
 from orchestrator.experiment.table import ProbedTable
 from orchestrator.guest.accelerator import check_cpu
-from orchestrator.guest.qemu_facts import qemu_cpu_names
+from orchestrator.guest.qemu_facts import qemu_version
 from orchestrator.probes.point import Point
 from orchestrator.probes.point_check import functions_like, wrong_point_reason
 from orchestrator.run.machines import timing_of
@@ -128,7 +128,7 @@ def check_plan(experiment: Experiment, plan: Plan, find: FindKernel) -> list[str
     """Check a plan's CPUs, kernel modules and points; returns the kernels whose points could not be checked.
 
     Raises ConfigError that lists all wrong modules or points, and HostError for CPUs that this host cannot provide, or
-    without QEMU.
+    without a QEMU that is new enough.
     """
     _check_cpus(experiment, plan)
     check_modules(experiment, plan, find)
@@ -138,7 +138,7 @@ def check_plan(experiment: Experiment, plan: Plan, find: FindKernel) -> list[str
 def _check_cpus(experiment: Experiment, plan: Plan) -> None:
     problems: list[tuple[TableOrigin | None, Problem]] = []
     errors: list[LabError] = []
-    qemu_cpu_names()  # fails first if there is no QEMU
+    qemu_version()  # fails first if there is no QEMU
     for boot in {(boot.guest.cpu, boot.clock): boot for boot in plan.boots}.values():
         try:
             check_cpu(boot.guest.cpu_model, timing_of(boot.guest))

@@ -21,7 +21,7 @@ from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import ConfigError, HostError
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan, select
-from orchestrator.guest.qemu_facts import qemu_cpu_names
+from orchestrator.guest.qemu_facts import qemu_version
 from orchestrator.probes.point import Point
 from orchestrator.run import plan_check
 from orchestrator.run.plan_check import check_plan, check_points, wrong_points
@@ -48,7 +48,7 @@ def test_a_cpu_that_is_not_to_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def refuse(model: object, timing: object) -> None:
         raise HostError("there is no such CPU", hint="name another")
 
-    monkeypatch.setattr(plan_check, "qemu_cpu_names", frozenset)
+    monkeypatch.setattr(plan_check, "qemu_version", str)
     monkeypatch.setattr(plan_check, "check_cpu", refuse)
     error = check(tmp_path)
     file = tmp_path / "x.yaml"
@@ -58,7 +58,7 @@ def test_a_cpu_that_is_not_to_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_host_without_qemu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    qemu_cpu_names.cache_clear()
+    qemu_version.cache_clear()
     error = check(tmp_path)
     assert (error.what, error.where, error.detail) == ("setpriv (util-linux) is not installed", "", ())
 
