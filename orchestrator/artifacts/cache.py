@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The cache of everything built or fetched: artifacts, locks, usage tracking, and errors of its disk.
+"""The cache of everything built or fetched: artifacts and their locks.
 
 An artifact is a directory ``<kind>/<key>`` with a ``manifest.json``. It is built in a sibling directory under its own
 lock and then renamed: processes that want the same artifact build it once, and a killed process leaves nothing that
@@ -11,8 +11,6 @@ A process verifies an artifact on first use (see ``digests``). It moves a change
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -23,173 +21,21 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from orchestrator import files
 from orchestrator.artifacts import digests
+from orchestrator.artifacts.cache_faults import build_faults, cache_faults
+from orchestrator.artifacts.usage import claim, hold, last_use, release
 from orchestrator.errors import HostError, LabError
 from orchestrator.program import PROGRAM
 from orchestrator.steps import step
 
-_ANOTHER_FOLDER = "set ORCHESTRATOR_CACHE to a folder that you can write to"
-
-
-@contextlib.contextmanager
-def cache_faults(root: Path) -> Iterator[None]:
-    """Turn an error of the cache's disk into a HostError with a hint."""
-    try:
-        yield
-    except Timeout:
-        raise
-    except OSError as error:
-        if files.found_no_room(error):
-            raise _no_room(root) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise HostError(f"the cache folder {root} is not writable", hint=_ANOTHER_FOLDER) from error
-        if error.errno in (errno.ENOTDIR, errno.EEXIST):
-            what = f"the cache folder {root} cannot be created: {_obstacle(root, error)}"
-            raise HostError(what, hint=_ANOTHER_FOLDER) from error
-        raise
-
-
-def check_folder(root: Path) -> None:
-    """Raise HostError if the cache's path is anything but a readable folder."""
-    try:
-        if os.path.lexists(root):
-            os.scandir(root).close()
-    except OSError as error:
-        what = f"the cache folder {root} cannot be read: {_obstacle(root, error)}"
-        raise HostError(what, hint=_ANOTHER_FOLDER) from None
-
-
-def _obstacle(root: Path, error: OSError) -> str:
-    for place in (root, *root.parents):
-        if place.is_symlink() and not place.exists():
-            return f"{place} is a broken link"
-        if place.exists() and not place.is_dir():
-            return f"{place} is not a folder"
-    return str(error.strerror)
-
-
-@contextlib.contextmanager
-def build_faults(root: Path, unfinished: Path) -> Iterator[None]:
-    """Remove the unfinished files of a failed build. Raises HostError if it failed because a disk is full."""
-    try:
-        yield
-    except BaseException as error:
-        temporary = files.temporary_folder()
-        folders = () if temporary is None else (temporary,)
-        lack = _no_room(root, *folders) if files.is_lack_of_room(error, (root, *folders)) else None
-        shutil.rmtree(unfinished, ignore_errors=True)
-        if lack is not None:
-            raise lack from error
-        if temporary is None and isinstance(error, FileNotFoundError):
-            hint = "set a writable folder: TMPDIR=/some/folder"
-            raise HostError(f"there is no folder for temporary files: {error.strerror}", hint=hint) from error
-        raise
-
-
-def _no_room(root: Path, *folders: Path) -> HostError:
-    """The disk of the cache or of temporary files is full, or was until a program removed its file on failing."""
-    folder = files.full_one((root, *folders))
-    name, variable = ("temporary files", "TMPDIR") if folder in folders else ("the cache folder", "ORCHESTRATOR_CACHE")
-    when = "is full" if files.is_full(folder) else "was full a moment ago"
-    hint = f"make room (`{PROGRAM} cache prune` does)" if folder == root else "make room"
-    return HostError(
-        f"the disk of {name} {when}: {files.room_left(folder)}",
-        where=str(folder),
-        hint=f"{hint}, or name a folder on another disk: {variable}=/some/folder",
-    )
-
-
-# Usage tracking: whether something in the cache is in use, and when it was last used.
-#
-# A file represents each thing. A user holds a shared lock on that file until its process ends; removing the thing
-# requires an exclusive lock. The file's modification time is the time of the last use, to the day.
-
 OFFLINE_HINT = "run once without --offline"
-DAY = 86_400.0
-"""Seconds; a use is recorded at most once in this time."""
-
-_held: dict[Path, int] = {}
-
-
-def hold(file: Path) -> bool:
-    """Hold the thing until this process ends; False if it is gone. Waits only for a process that is removing it."""
-    descriptor = _held.get(file)
-    if descriptor is not None and files.is_open_file(file, descriptor):
-        _note_use(descriptor)
-        return True
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    with suppress(OSError):  # a file system without locks: users are not tracked
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-    if not files.is_open_file(file, descriptor):
-        os.close(descriptor)
-        return False
-    _held[file] = descriptor
-    _note_use(descriptor)
-    return True
-
-
-def release(file: Path) -> None:
-    """Stop using the thing before this process ends."""
-    descriptor = _held.pop(file, None)
-    if descriptor is not None:
-        os.close(descriptor)
-
-
-@contextmanager
-def claim(file: Path) -> Iterator[bool]:
-    """Hold the thing exclusively; False, without waiting, if another process uses it or it is gone."""
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        yield False
-        return
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-        else:
-            yield files.is_open_file(file, descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def in_use(file: Path) -> bool:
-    """Whether a process uses the thing now."""
-    with claim(file) as free:
-        return not free and file.exists()
-
-
-def last_use(file: Path) -> float:
-    """Seconds since the epoch, 0 if gone. A time in the future, left by a wrong clock, is replaced by the present."""
-    try:
-        used = file.stat().st_mtime
-        if used > (now := time.time()):
-            with suppress(OSError):  # another user's cache, or a read-only one
-                os.utime(file, (now, now))
-        return min(used, now)
-    except OSError:
-        return 0.0
-
-
-def _note_use(descriptor: int) -> None:
-    # A time in the future, left by a clock since set back, would hide all uses until then.
-    if abs(time.time() - os.fstat(descriptor).st_mtime) > DAY:
-        with suppress(OSError):  # another user's cache, or a read-only one
-            os.utime(descriptor)
-
-
 ENVIRONMENT_STAMP = "lab-complete"
 """Marks a Python environment that ``./lab`` has made in the cache as complete."""
 

@@ -22,16 +22,14 @@ from orchestrator.artifacts.cache import (
     ENVIRONMENT_STAMP,
     Artifact,
     Cache,
-    claim,
     digest,
     disk_usage,
-    in_use,
     is_real_folder,
-    last_use,
     tree_status,
 )
 from orchestrator.artifacts.digests import Known
 from orchestrator.artifacts.git_tree import UNFINISHED, tree_lock
+from orchestrator.artifacts.usage import claim, in_use, last_use
 from orchestrator.errors import UsageError
 
 

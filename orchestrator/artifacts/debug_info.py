@@ -14,8 +14,9 @@ from elftools.elf.sections import NoteSection
 from orchestrator.arch import ARCHITECTURES, HOST
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.debian import AptRoot, NoSuchPackageError, Package, PackageSet, pinned_artifact
-from orchestrator.artifacts.kernel_build import build_lists, compile_kernel, merged
+from orchestrator.artifacts.kernel_build import build_lists, compile_kernel
 from orchestrator.artifacts.kernel_code import VMLINUX
+from orchestrator.artifacts.kernel_config import merged
 from orchestrator.artifacts.kernel_image import extract
 from orchestrator.artifacts.kernel_source import sound_source
 from orchestrator.artifacts.kernels import Kernel

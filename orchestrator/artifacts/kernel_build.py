@@ -1,124 +1,28 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Kernels built from source: configurations and build trees."""
+"""Kernels built from source: their build trees."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from orchestrator.artifacts.build_relocation import relocate
 from orchestrator.artifacts.cache import Artifact, BuildContext
 from orchestrator.artifacts.compiler import compiling_in
 from orchestrator.artifacts.diagnostics import kernel_error
+from orchestrator.artifacts.kernel_config import has_types, merged, not_granted, write_implied
 from orchestrator.artifacts.kernel_source import SOURCE_KIND, UNPACKED_GB, kernel_source, sound_source
 from orchestrator.artifacts.toolchain import Toolchain, guest_toolchain
-from orchestrator.catalog.kernels import SET_OPTION, KernelSpec, read_config
+from orchestrator.catalog.kernels import KernelSpec, read_config
 from orchestrator.errors import BuildError, HostError
 from orchestrator.files import ScratchFolder
-from orchestrator.paths import AWKWARD, data_dir, kbuild_takes
+from orchestrator.paths import AWKWARD, kbuild_takes
 from orchestrator.process import run
 from orchestrator.program import check_all_installed
-
-_UNSET = re.compile(r"^# (CONFIG_\w+) is not set$", re.MULTILINE)
-
-MAINLINE_HASH_BITS = "6"
-"""The value of kernels without the option: KPROBE_HASH_BITS of kernel/kprobes.c, since 2.6.9."""
-
-_PREEMPTION = {
-    "CONFIG_PREEMPT_VOLUNTARY": "voluntary",
-    "CONFIG_PREEMPT": "full",
-    "CONFIG_PREEMPT_LAZY": "lazy",  # since Linux 6.13 (commit 7c70cb94d29c)
-    "CONFIG_PREEMPT_RT": "real time",
-    "CONFIG_PREEMPT_DYNAMIC": "dynamic",  # selected at boot; the code is that of a preemptible kernel
-}
-
-
-def merged(spec: KernelSpec) -> str:
-    """A kernel's fragments of ``images/kernels`` and its own options; later lines override earlier ones."""
-    folder = data_dir("images") / "kernels"
-    text = "".join((folder / f"{name}.config").read_text() for name in spec.fragments)
-    lines = [(line, SET_OPTION.match(line) or _UNSET.match(line)) for line in text.splitlines(keepends=True)]
-    return "".join(line for line, option in lines if option is None or option[1] not in spec.without) + spec.options
-
-
-def not_granted(merged_config: str, config: Mapping[str, str]) -> list[str]:
-    """The options that the build system did not set as the fragments ask, each with its value."""
-    last = {
-        (match[1] or match[3]): match[2]
-        for match in re.finditer(f"{SET_OPTION.pattern}|{_UNSET.pattern}", merged_config, re.M)
-    }
-    return [
-        f"{option}: wanted {value or 'off'}, got {config.get(option, 'off')}"
-        for option, value in last.items()
-        if config.get(option) != value
-    ]
-
-
-def features(config: Mapping[str, str]) -> dict[str, str]:
-    """The kernel features that matter to probes, from its configuration."""
-
-    def has(option: str) -> str:
-        return "yes" if config.get(option) == "y" else "no"
-
-    return {
-        "booster": "no" if has("CONFIG_PREEMPTION") == "yes" else has("CONFIG_KPROBES"),
-        "optprobes": has("CONFIG_OPTPROBES"),
-        "ftrace": has("CONFIG_FUNCTION_TRACER"),
-        "preemption": ["none", *(name for option, name in _PREEMPTION.items() if has(option) == "yes")][-1],
-        "hook": has("CONFIG_LAB_SYSCALL_HOOK"),
-        "markers": has("CONFIG_LAB_MARKERS"),
-        "kprobe lists": f"2^{config.get('CONFIG_KPROBE_HASH_BITS', MAINLINE_HASH_BITS)}",
-        "kprobe cache": has("CONFIG_KPROBE_CACHE"),
-        "HZ": config.get("CONFIG_HZ", "?"),
-        "SMP": has("CONFIG_SMP"),
-    }
-
-
-# Relocating a copy of a build tree to another source, so that make rebuilds only what differs.
-#
-# Kbuild compares an object's command line and the names of its inputs with today's. Both hold the source's absolute
-# path; those of objtool, on which every object depends, also hold the build tree's. Kbuild detects a changed file by
-# its time alone, which means nothing in another tree: an object may be newer than a file that it was not made from. So
-# objects made from a file that differs are removed.
-
-
-def relocate(build: Path, made_in: Path, before: Path, now: Path) -> None:
-    """Adapt ``build``, a copy of ``made_in``, to the source ``now``, which shares files with ``before``."""
-    differing_files = set(_files(before)) ^ set(_files(now)) if before != now else set()
-    differing = {os.fsencode(now / path) for path, _ in differing_files}
-    for file in [*build.rglob("*.cmd"), *build.rglob("*.d"), build / "Makefile"]:
-        if not file.is_file() or file.is_symlink() or file.stat().st_size > 64 << 20:
-            continue
-        changed = content = file.read_bytes()
-        for old, new in ((made_in, build), (before, now)):
-            for end in (b"/", b"\n"):
-                changed = changed.replace(os.fsencode(old) + end, os.fsencode(new) + end)
-        if changed != content:
-            file.write_bytes(changed)
-        # .NAME.cmd says how NAME was made. (auto.conf.cmd differs: removing auto.conf would rebuild everything.)
-        made = re.fullmatch(r"\.(.+)\.cmd", file.name)
-        if made is not None and not differing.isdisjoint(re.findall(rb"[^\s:;\"'\\()]+", changed)):
-            file.with_name(made[1]).unlink(missing_ok=True)
-    link = build / "source"
-    if link.is_symlink():
-        link.unlink()
-        link.symlink_to(now)
-
-
-def _files(source: Path) -> Iterator[tuple[str, tuple[int, int]]]:
-    for folder, _, names in os.walk(source):
-        for name in names:
-            facts = (path := Path(folder, name)).lstat()
-            yield str(path.relative_to(source)), (facts.st_dev, facts.st_ino)
-
-
-def has_types(config: str) -> bool:
-    """Whether a configuration includes type information (BTF)."""
-    return "CONFIG_DEBUG_INFO_BTF=y" in config.splitlines()
 
 
 def strip_debug(toolchain: Toolchain, file: Path) -> None:
@@ -269,24 +173,6 @@ def _configured(
         # The fragments suit the catalogue's versions: another version may have renamed or dropped an option.
         context.warn("\n".join([f"{spec.name} is configured differently from its fragments:", *refused]))
     return config
-
-
-_IMPLIED = "implied-options.json"
-
-
-def write_implied(folder: Path, spec: KernelSpec, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Write down the options that differ from the plain kernel's, but for those that the variant names."""
-    named = {match[1] for line in spec.options.splitlines() if (match := SET_OPTION.match(line) or _UNSET.match(line))}
-    differing = sorted(option for option in {**before, **after} if before.get(option) != after.get(option))
-    changes = {option: after.get(option, "n") for option in differing if option not in named}
-    (folder / _IMPLIED).write_text(json.dumps(changes))
-
-
-def implied_options(built: Path) -> Mapping[str, str]:
-    """What a variant's own options changed besides themselves, with the new values; empty for other kernels."""
-    file = built / _IMPLIED
-    changes: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
-    return changes
 
 
 def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchain: Toolchain) -> Artifact | None:

@@ -22,8 +22,9 @@ from orchestrator.artifacts.debian import (
     versions,
 )
 from orchestrator.artifacts.function_entry import entry_offset
-from orchestrator.artifacts.kernel_build import built_kernel, implied_options
+from orchestrator.artifacts.kernel_build import built_kernel
 from orchestrator.artifacts.kernel_code import SYSTEM_MAP, VMLINUX, KernelCode, code_of_tree, write_code
+from orchestrator.artifacts.kernel_config import implied_options
 from orchestrator.artifacts.kernel_image import extract, flat_image
 from orchestrator.artifacts.own_kernel_build import own_variant
 from orchestrator.artifacts.toolchain import Toolchain, compiler_in, matching_toolchain, release_in, tree_toolchain

@@ -14,19 +14,13 @@ from pathlib import Path
 from typing import Self
 
 from orchestrator.arch import ARCHITECTURES
+from orchestrator.artifacts.build_relocation import relocate
 from orchestrator.artifacts.built_tree import source_files, source_of
 from orchestrator.artifacts.cache import Artifact, BuildContext, digest
 from orchestrator.artifacts.compiler import build_environment
 from orchestrator.artifacts.diagnostics import kernel_error
-from orchestrator.artifacts.kernel_build import (
-    IDENTITY,
-    CompileProgress,
-    build_lists,
-    merged,
-    not_granted,
-    relocate,
-    write_implied,
-)
+from orchestrator.artifacts.kernel_build import IDENTITY, CompileProgress, build_lists
+from orchestrator.artifacts.kernel_config import merged, not_granted, write_implied
 from orchestrator.artifacts.toolchain import Toolchain
 from orchestrator.catalog.kernels import (
     DRIVERS,

@@ -16,10 +16,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from orchestrator.artifacts.cache import Artifact, BuildContext, Cache, check_folder, disk_usage
+from orchestrator.artifacts.cache import Artifact, BuildContext, Cache, disk_usage
 from orchestrator.artifacts.cache_entries import ALL, Kind, Removal, cache_entries, remove, set_aside, verified
+from orchestrator.artifacts.cache_faults import check_folder
 from orchestrator.artifacts.images import cached_image, ready_image
-from orchestrator.artifacts.kernel_build import features, kernel_lists
+from orchestrator.artifacts.kernel_build import kernel_lists
+from orchestrator.artifacts.kernel_config import features
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_source import ModuleSource, Value, render_own, templates
 from orchestrator.artifacts.module_source import render as render_module

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import typer
 
-from orchestrator.artifacts.kernel_build import build_lists, merged
+from orchestrator.artifacts.kernel_build import build_lists
+from orchestrator.artifacts.kernel_config import merged
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.artifacts.own_kernel_build import (
     ALL_MECHANISMS,

@@ -21,7 +21,7 @@ from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
 from needed_images import needed_image
 
-from orchestrator.artifacts.kernel_build import MAINLINE_HASH_BITS
+from orchestrator.artifacts.kernel_config import MAINLINE_HASH_BITS
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.catalog.probes import probes

@@ -13,7 +13,7 @@ from command_line import CommandLine
 from elftools.elf.elffile import ELFFile
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.kernel_build import features
+from orchestrator.artifacts.kernel_config import features
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel, kernels

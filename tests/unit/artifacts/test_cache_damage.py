@@ -16,8 +16,9 @@ from other_processes import FORK, wait_while_alive
 from test_cache import INPUTS
 
 from orchestrator.artifacts import digests
-from orchestrator.artifacts.cache import Artifact, Cache, release
+from orchestrator.artifacts.cache import Artifact, Cache
 from orchestrator.artifacts.cache_entries import Kind, cache_entries
+from orchestrator.artifacts.usage import release
 from orchestrator.errors import HostError, LabError
 
 CONTENT = b"\x7fELF a kernel, or so"

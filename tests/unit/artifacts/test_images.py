@@ -18,10 +18,11 @@ from typer.testing import CliRunner
 
 from orchestrator import program
 from orchestrator.artifacts import images as image_build
-from orchestrator.artifacts.cache import BuildContext, Cache, digest, release
+from orchestrator.artifacts.cache import BuildContext, Cache, digest
 from orchestrator.artifacts.cache_entries import ALL, Kind, cache_entries
 from orchestrator.artifacts.debian import Package, inputs_of, pin_of
 from orchestrator.artifacts.images import _namespace, cached_image, index, ready_image, system_packages
+from orchestrator.artifacts.usage import release
 from orchestrator.catalog.images import ImageRecipe, image, images
 from orchestrator.cli.main import app
 from orchestrator.errors import ConfigError, HostError

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.artifacts import digests, saved_guests
-from orchestrator.artifacts.cache import BuildContext, Cache, digest, release
+from orchestrator.artifacts.cache import BuildContext, Cache, digest
 from orchestrator.artifacts.cache_entries import cache_entries
 from orchestrator.artifacts.saved_guests import KIND, discard, key_inputs, saved_guest
+from orchestrator.artifacts.usage import release
 from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import HostError
 from orchestrator.guest.machine import CountingPlugin, DataDisk, Machine, RootImage

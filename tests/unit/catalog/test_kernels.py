@@ -12,7 +12,7 @@ from user_trees import IMAGE, build_tree
 
 from orchestrator.arch import Arch
 from orchestrator.artifacts.cache import BuildContext, Cache
-from orchestrator.artifacts.kernel_build import merged
+from orchestrator.artifacts.kernel_config import merged
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.cpus import cpu
