@@ -10,8 +10,8 @@ from typing import Any
 from orchestrator import errors
 from orchestrator.errors import LabError
 from orchestrator.guest.channel import CommandResult
-from orchestrator.guest.console import known_reports
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.kernel_reports import known_reports
 from orchestrator.library.tested_guest import LoadedModule, TestedGuest
 from orchestrator.probes.loading import RefusedError
 

@@ -27,8 +27,8 @@ from orchestrator.cli.field_options import OptionsOf
 from orchestrator.cli.in_the_tree import tree_kernel
 from orchestrator.errors import GuestError, GuestOops, GuestPanic, LabError, UsageError
 from orchestrator.experiment.guest_spec import GuestSpec, guest_argument_summaries, guest_arguments, guest_spec
-from orchestrator.guest.console import report_patterns
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.kernel_reports import report_patterns
 from orchestrator.guest.machine import Login, Machine
 from orchestrator.paths import user_path
 from orchestrator.probes.loading import WATCHED, load

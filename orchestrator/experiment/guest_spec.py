@@ -26,7 +26,7 @@ from orchestrator.errors import UsageError
 from orchestrator.experiment import fields
 from orchestrator.experiment.fields import Strict, ValidationContext, one_of, whole
 from orchestrator.experiment.problems import Problem, conflict, mismatch, problems_of
-from orchestrator.guest.console import report_patterns
+from orchestrator.guest.kernel_reports import report_patterns
 from orchestrator.guest.machine import ChannelKind
 from orchestrator.guest.qemu_facts import qemu_cpu_names
 

@@ -19,17 +19,10 @@ from orchestrator.errors import (
     GuestPanic,
     GuestRefusal,
 )
-from orchestrator.guest.console import (
-    QUOTED_LINES,
-    Console,
-    KernelReport,
-    Trouble,
-    culprit_of,
-    excerpt,
-    interrupted_at,
-    sign_in,
-)
+from orchestrator.guest.blame import culprit_of, interrupted_at
+from orchestrator.guest.console import QUOTED_LINES, Console
 from orchestrator.guest.interruption import is_stopped
+from orchestrator.guest.kernel_reports import KernelReport, Trouble, excerpt, sign_in
 from orchestrator.guest.panic import REPORT_LINES, Panic, answers_interruption, panic_among
 from orchestrator.process import Spawned, exit_status, how_ended
 

@@ -29,12 +29,13 @@ from orchestrator.errors import (
 from orchestrator.guest.boot_stub import BootStub
 from orchestrator.guest.boot_wait import BootListener, StopBeforeWork, wait_for_boot
 from orchestrator.guest.channel import COMMAND_LIMIT, OUTPUT_MAX, Channel, CommandResult, Listener, command_name
-from orchestrator.guest.console import QUOTED_LINES, REPORTS_MAX, Console, KernelReport, Trouble, plain_lines
+from orchestrator.guest.console import QUOTED_LINES, REPORTS_MAX, Console, plain_lines
 from orchestrator.guest.debugger import Stub
 from orchestrator.guest.diagnosis import DYING_LIMIT, cause_of, trouble_of
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest_files import GuestFiles, SharedMemory, make_guest_files, make_restored_files
 from orchestrator.guest.interruption import interrupt
+from orchestrator.guest.kernel_reports import KernelReport, Trouble
 from orchestrator.guest.kernel_tests import kunit_results
 from orchestrator.guest.machine import Machine
 from orchestrator.guest.memory_kills import explain_kill, memory_kills

@@ -7,13 +7,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from orchestrator.guest.console import (
-    KernelReport,
-    Trouble,
-    culprit_of,
-    excerpt,
-    is_idle,
-)
+from orchestrator.guest.blame import culprit_of, is_idle
+from orchestrator.guest.kernel_reports import KernelReport, Trouble, excerpt
 
 _FOLLOWS = re.compile(
     r"Kernel panic - not syncing: (?:Fatal exception|panic_on_\w+ set|softlockup: hung tasks|hung_task: blocked tasks|"

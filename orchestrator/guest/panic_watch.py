@@ -21,7 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.errors import GuestError
-from orchestrator.guest.console import Console, Trouble, sign_in
+from orchestrator.guest.console import Console
+from orchestrator.guest.kernel_reports import Trouble, sign_in
 from orchestrator.guest.monitor import Monitor
 from orchestrator.process import Spawned
 

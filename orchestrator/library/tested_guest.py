@@ -21,10 +21,11 @@ from orchestrator.artifacts.modules import check_parameter_names, user_modules
 from orchestrator.artifacts.opening_cores import opening_command
 from orchestrator.errors import GuestError, GuestExit, GuestHang, HostError
 from orchestrator.guest.channel import COMMAND_LIMIT, Stream
-from orchestrator.guest.console import REPORTS_MAX, Trouble, line_pattern, plain_lines, report_patterns
+from orchestrator.guest.console import REPORTS_MAX, plain_lines
 from orchestrator.guest.debugger import DebuggerStub
 from orchestrator.guest.diagnosis import trouble_of
 from orchestrator.guest.guest import END_OF_LOG, Guest, State
+from orchestrator.guest.kernel_reports import Trouble, line_pattern, report_patterns
 from orchestrator.guest.machine import Machine
 from orchestrator.guest.taint import taint_mask
 from orchestrator.library.module_coverage import ModuleCoverage

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from orchestrator.catalog.probes import parameter_problem
 from orchestrator.catalog.user_files import modinfo
 from orchestrator.errors import CommandTimeout, EvidenceError, GuestError, GuestHang, UsageError
+from orchestrator.guest.blame import culprit_of, interrupted_at
 from orchestrator.guest.channel import COMMAND_LIMIT
-from orchestrator.guest.console import culprit_of, interrupted_at
 from orchestrator.guest.guest import END_OF_LOG, Guest
 from orchestrator.guest.interruption import is_stopped
 

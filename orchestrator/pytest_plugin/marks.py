@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.errors import UsageError
 from orchestrator.experiment.guest_spec import GuestSpec, guest_argument_summaries, guest_arguments, guest_spec
-from orchestrator.guest.console import report_patterns
+from orchestrator.guest.kernel_reports import report_patterns
 from orchestrator.pytest_plugin.mark_choices import NO_CHOICES, choose, merged, unchosen
 
 

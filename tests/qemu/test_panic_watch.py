@@ -7,8 +7,8 @@ import pytest
 from elsewhere import ELSEWHERE
 
 from orchestrator.errors import GuestConnectionLost, GuestExit, GuestPanic
-from orchestrator.guest.console import Trouble
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.kernel_reports import Trouble
 
 pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4")
 

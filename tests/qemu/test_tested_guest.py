@@ -15,8 +15,8 @@ from orchestrator.errors import (
     UnsupportedError,
     UsageError,
 )
-from orchestrator.guest.console import Trouble
 from orchestrator.guest.guest import State
+from orchestrator.guest.kernel_reports import Trouble
 from orchestrator.library.tested_guest import KernelModules, TestedGuest
 from orchestrator.probes.loading import RefusedError, load
 from orchestrator.probes.symbols import ModuleMemory

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fuzz.scratch import file
-from orchestrator.guest.console import Console, KernelReport, reports_in
+from orchestrator.guest.console import Console
 from orchestrator.guest.diagnosis import trouble_of
+from orchestrator.guest.kernel_reports import KernelReport, reports_in
 from orchestrator.ktap.ftracetest import parse_ftracetest
 from orchestrator.ktap.ktap import parse_ktap
 from orchestrator.ktap.results import judged

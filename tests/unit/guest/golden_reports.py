@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict
 
-from orchestrator.guest.console import Trouble
+from orchestrator.guest.kernel_reports import Trouble
 
 FOLDER = Path(__file__).parent / "golden" / "reports"
 

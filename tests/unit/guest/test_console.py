@@ -15,8 +15,9 @@ from namespaces import OWN_MOUNTS, fork_with_mount
 from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import GuestOops, HostError
 from orchestrator.guest.channel import Output, Stream, complaint
-from orchestrator.guest.console import REPORT_LINES, Console, KernelReport, Trouble, plain_lines
+from orchestrator.guest.console import Console, plain_lines
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.kernel_reports import REPORT_LINES, KernelReport, Trouble
 from orchestrator.guest.machine import Machine
 
 GOLDEN = Path(__file__).parent / "golden" / "console"

@@ -14,16 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.guest import console as console_module
-from orchestrator.guest.console import (
-    Console,
-    KernelReport,
-    KnownReport,
-    Trouble,
-    culprit_of,
-    excerpt,
-    known_reports,
-    reports_in,
-)
+from orchestrator.guest.blame import culprit_of
+from orchestrator.guest.console import Console
+from orchestrator.guest.kernel_reports import KernelReport, KnownReport, Trouble, excerpt, known_reports, reports_in
 from orchestrator.guest.panic import answers_interruption, panic_among
 
 LOGS = expected_logs()
