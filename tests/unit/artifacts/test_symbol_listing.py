@@ -97,3 +97,5 @@ def test_the_symbols_of_modules_are_behind_those_of_the_kernel() -> None:
 def test_whatever_the_text_a_search_is_as_good_as_an_index(lines: list[tuple[int, str, str, str]], name: str) -> None:
     text = "".join(f"{address:08x} {kind} {word}{rest}\n" for address, kind, word, rest in lines).encode("latin-1")
     assert list(SymbolListing(text).named(name)) == list(indexed(text).named(name))
+    for address in (0, 0xC1000010, 0xFFFFFFFF81000000):
+        assert SymbolListing(text).at(address) == indexed(text).at(address)
