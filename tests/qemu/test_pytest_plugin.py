@@ -38,7 +38,10 @@ def test_without_the_option_nothing_heavy_is_imported(pytester: pytest.Pytester)
     assert set(lines["imported"].split()) & HEAVY == set()
     own = (
         "orchestrator",
-        *(f"orchestrator.pytest_plugin{part}" for part in ("", ".fixtures", ".result_reports", ".session")),
+        *(
+            f"orchestrator.pytest_plugin{part}"
+            for part in ("", ".failed_tests", ".fixtures", ".mark_choices", ".result_reports", ".session")
+        ),
     )
     assert set(lines["of the lab"].split()) == set(own)
 
@@ -64,7 +67,7 @@ def test_without_the_option_qemu_tests_are_skipped_with_a_reason(pytester: pytes
 WRONG = {
     "cpu='pentum4'": "cpu: found 'pentum4'; allowed: pentium4, athlon, *; did you mean 'pentium4'[?]",
     "kernel='debian-868'": "unknown kernel 'debian-868'; allowed: *; did you mean 'debian-686'[?]",
-    "timing='instruction'": "unknown timing 'instruction'; allowed: *; did you mean 'instructions'[?]",
+    "timing='instruction'": "timing: found 'instruction'; allowed: *; did you mean 'instructions'[?]",
     "mem='1G'": "unknown argument 'mem'; allowed: kernel, cpu, smp, memory, timing, *",
     "memory=8": "memory: found 8; expected a size from 64M to 4G, such as 256M or 1G*",
     "smp=0": "smp: found 0; expected a whole number from 1 to 16",
