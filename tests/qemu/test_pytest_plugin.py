@@ -74,7 +74,7 @@ WRONG = {
     "smp=2, timing='instructions'": "smp: found 2; timing 'instructions' needs 1: *",
     "fresh='no'": "fresh: found 'no'; expected True or False",
     "kernel_modules='dummy'": "kernel_modules: found 'dummy'; expected True or False",
-    "channel='telnet'": "unknown channel 'telnet'; allowed: framed, ssh, serial",
+    "channel='telnet'": "channel: found 'telnet'; allowed: framed, ssh, serial",
     "allow_oops=5": "allow_oops: found 5; expected a regular expression, or a list of them",
     "allow_oops='('": "allow_oops: '(' is not a regular expression: *",
     "channel='ssh'": "channel 'ssh' needs an image: *",
