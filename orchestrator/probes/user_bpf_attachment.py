@@ -131,7 +131,11 @@ class UserBpfAttachment(PlacedAttachment):
         seen = self._place.observe()
         if seen.traced is None or seen.traced.direct is None or seen.jump_target is None:
             return seen
-        check_trampoline(self._guest, seen.traced, self.point.address + seen.jump_target, codes)
+        target = self.point.address + seen.jump_target
+        if seen.traced.users > 1:
+            # The tracer's own code calls one user after the other, as with a kprobe beside an fexit program.
+            return replace(seen, called=f"{target:#x}")
+        check_trampoline(self._guest, seen.traced, target, codes)
         return replace(seen, called=BPF_TRAMPOLINE)
 
     def set_handler(self, handler: Handler) -> None:
