@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from called_commands import refusal
 
+from orchestrator.cost import request
 from orchestrator.errors import HostError
 from orchestrator.library import needed_packages
 
@@ -34,7 +35,8 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Mapping[str, 
         found.append(lists)
         raise HostError("not here")
 
-    monkeypatch.setattr(needed_packages, "check_all_installed", check)
+    for module in (needed_packages, request):
+        monkeypatch.setattr(module, "check_all_installed", check)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.bpf.c").touch()
     (tmp_path / "own.o").touch()
