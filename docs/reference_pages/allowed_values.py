@@ -44,7 +44,7 @@ def _described_type(annotation: Any, metadata: Sequence[Any] = ()) -> str:
         is_list = get_origin(annotation) is tuple and get_origin(inner[0]) is Annotated
         return f"{said[-1]} Each: {_item(inner[0])}" if is_list else said[-1]
     if get_origin(annotation) in (typing.Union, types.UnionType):
-        return _described_type(next(one for one in inner if one is not type(None)))
+        return _described_type(next(choice for choice in inner if choice is not type(None)))
     return _TYPES[annotation]
 
 

@@ -71,16 +71,16 @@ def workload() -> str:
 def _family(family: str, closing: Sequence[str], *, more: str) -> str:
     folder = _KMODS / family
     comments = _documented(_sources(folder))
-    names = {one.name for one in comments}
+    names = {comment.name for comment in comments}
     missing = [name for name in exported((folder / f"{family}_module.c").read_text()) if name not in names]
     if missing:
         raise Undescribed(f"{folder.relative_to(ROOT)}: {missing[0]}() is exported and has no kernel-doc comment")
     return _page(folder / f"{family}.h", comments, [filled(_BUILD.format(module=family)), f"More: {more}."], closing)
 
 
-def _shared(name: str, *others: str) -> str:
+def _shared(name: str, *more_names: str) -> str:
     """The page of a header of ``lib``, with what ``others`` declare that it includes."""
-    headers = [_KMODS / "lib" / f"{one}.h" for one in (name, *others)]
+    headers = [_KMODS / "lib" / f"{header}.h" for header in (name, *more_names)]
     more = "More: [A module of your own](../modules.md)."
     return _page(headers[0], _documented(headers), [filled(_WITHIN), more], [])
 
@@ -88,18 +88,18 @@ def _shared(name: str, *others: str) -> str:
 def _documented(files: Iterable[Path]) -> Sequence[Documented]:
     comments = {}
     for file in files:
-        for one in documented(file.read_text()):
-            if one.undescribed:
-                names = ", ".join(sorted(one.undescribed))
-                raise Undescribed(f"{file.relative_to(ROOT)}: the comment of {one.name} does not describe {names}")
-            comments[one.name] = one
+        for comment in documented(file.read_text()):
+            if comment.undescribed:
+                names = ", ".join(sorted(comment.undescribed))
+                raise Undescribed(f"{file.relative_to(ROOT)}: the comment of {comment.name} does not describe {names}")
+            comments[comment.name] = comment
     return list(comments.values())
 
 
 def _page(header: Path, comments: Sequence[Documented], use: Sequence[str], closing: Sequence[str]) -> str:
     parts = [fenced(f'#include "{header.name}"', "c"), *_overview(first_comment(header.read_text())), *use]
-    for one in sorted(comments, key=lambda one: one.kind == "function"):
-        parts += _section(one)
+    for comment in sorted(comments, key=lambda comment: comment.kind == "function"):
+        parts += _section(comment)
     return whole_page(header.name, [*parts, *closing])
 
 
@@ -127,15 +127,15 @@ def _overview(comment: str) -> Iterator[str]:
             yield from _prose(paragraph)
 
 
-def _section(one: Documented) -> Iterator[str]:
-    yield f"## {one.kind} {one.name}" if one.kind != "function" else f"## {one.name}()"
-    yield filled(_sentence(one.purpose))
-    yield fenced(one.declaration, "c")
-    if one.parameters:
-        head = ("parameter", "what") if one.kind == "function" else ("member", "what")
-        yield table(head, [(f"`{name}`", _sentence(text)) for name, text in one.parameters.items()])
-    yield from _prose(one.description)
-    for name, text in one.sections.items():
+def _section(comment: Documented) -> Iterator[str]:
+    yield f"## {comment.kind} {comment.name}" if comment.kind != "function" else f"## {comment.name}()"
+    yield filled(_sentence(comment.purpose))
+    yield fenced(comment.declaration, "c")
+    if comment.parameters:
+        head = ("parameter", "what") if comment.kind == "function" else ("member", "what")
+        yield table(head, [(f"`{name}`", _sentence(text)) for name, text in comment.parameters.items()])
+    yield from _prose(comment.description)
+    for name, text in comment.sections.items():
         opening, *lists = list(_prose(f"{_TITLES[name]} {text}"))
         yield opening
         yield from lists

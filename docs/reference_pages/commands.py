@@ -55,8 +55,8 @@ def _commands(command: Any, *names: str) -> Iterator[tuple[str, Any]]:
     if below is None:
         yield " ".join(names), command
         return
-    for name, one in below.items():
-        yield from _commands(one, *names, name)
+    for name, command_below in below.items():
+        yield from _commands(command_below, *names, name)
 
 
 def _heading(name: str) -> str:
@@ -112,8 +112,8 @@ def _section(name: str, command: Any) -> Iterator[str]:
     usage = [_CALLED, name, *(["[OPTIONS]"] if options else []), *map(_argument, arguments)]
     yield fenced("\n".join(f"{_CALLED} {example}" for example in examples()[name]), "sh")
     yield f"Usage: `{' '.join(usage)}`"
-    own = inspect.unwrap(command.callback, stop=lambda one: hasattr(one, "__signature__"))
-    hints = typing.get_type_hints(own)
+    function = inspect.unwrap(command.callback, stop=lambda wrapped: hasattr(wrapped, "__signature__"))
+    hints = typing.get_type_hints(function)
     if arguments:
         yield table(
             ("argument", "what"),

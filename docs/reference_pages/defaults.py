@@ -55,13 +55,13 @@ def resolved_default(kind: TableKind, key: str) -> str:
         return f"None; it is required of {listed(needing)}."
     sentences = []
     for clock in ("instructions", "wall"):
-        found: dict[str, list[str]] = {}
+        defaults: dict[str, list[str]] = {}
         for benchmark in kind.benchmarks():
             value = _value_without(kind, benchmark, clock, key)
             if value not in (None, ()):
-                found.setdefault(_shown(value), []).append(benchmark)
-        said = "; ".join(f"{value} for {listed(of)}" for value, of in found.items())
-        sentences += [next(iter(found)) if len(found) == 1 else said] if found else []
+                defaults.setdefault(_shown(value), []).append(benchmark)
+        said = "; ".join(f"{value} for {listed(of)}" for value, of in defaults.items())
+        sentences += [next(iter(defaults)) if len(defaults) == 1 else said] if defaults else []
     if not sentences:
         return NO_DEFAULT
     usual, *wall = dict.fromkeys(sentences)

@@ -151,7 +151,7 @@ def _errors() -> Iterator[str]:
         """All are in `orchestrator.errors`, but for `RefusedError` in `orchestrator.probes.loading`. `str()` of one is
         the whole message; `what` is its sentence, `where` its place, `hint` what to do, `detail` what it quotes."""
     )
-    yield table(("error", "is a", "what"), [_error(one) for one in (*_tree(LabError), RefusedError)])
+    yield table(("error", "is a", "what"), [_error(kind) for kind in (*_tree(LabError), RefusedError)])
 
 
 def _tree(error: type[LabError]) -> Iterator[type[LabError]]:

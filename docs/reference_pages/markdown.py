@@ -56,14 +56,14 @@ def filled(text: str, *, first: str = "") -> str:
 
 def prose(text: str) -> str:
     """The paragraphs of a docstring as Markdown. Lines that are indented are code, as they are."""
-    found: list[str] = []
+    blocks: list[str] = []
     for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(text)):
         lines = paragraph.splitlines()
         if all(line.startswith((" ", "\t")) for line in lines):
-            found.append(fenced(textwrap.dedent(paragraph), "text"))
+            blocks.append(fenced(textwrap.dedent(paragraph), "text"))
         else:
-            found.append(filled(inline(paragraph)))
-    return "\n\n".join(found)
+            blocks.append(filled(inline(paragraph)))
+    return "\n\n".join(blocks)
 
 
 def first_sentence(text: str) -> str:

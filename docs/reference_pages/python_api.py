@@ -15,7 +15,7 @@ from .markdown import WIDTH, Undescribed, described, fenced, first_sentence, inl
 
 def methods_table(head: Sequence[str], methods: Mapping[str, Callable[..., Any]]) -> str:
     """A row for each method, by its heading, with the first sentence of its docstring."""
-    rows = [(link(name), inline(first_sentence(described(one, name)))) for name, one in methods.items()]
+    rows = [(link(name), inline(first_sentence(described(method, name)))) for name, method in methods.items()]
     return table(head, rows)
 
 
@@ -27,8 +27,8 @@ def method_section(call: str, method: Callable[..., Any]) -> Iterator[str]:
 
 def signature(call: str, method: Callable[..., Any]) -> str:
     """How a method is called, with types and defaults: in a line, or with a line for each parameter."""
-    found = inspect.signature(method)
-    parameters = [one for name, one in found.parameters.items() if name != "self"]
+    signature = inspect.signature(method)
+    parameters = [parameter for name, parameter in signature.parameters.items() if name != "self"]
     words: list[str] = []
     for parameter in parameters:
         if (
@@ -38,7 +38,7 @@ def signature(call: str, method: Callable[..., Any]) -> str:
         ):
             words.append("*")
         words.append(_parameter(parameter))
-    gives = str(found.return_annotation)
+    gives = str(signature.return_annotation)
     opening, ending = call, "" if gives == "None" else f" -> {gives}"
     if inspect.isgeneratorfunction(inspect.unwrap(method)):
         yielded = gives.removeprefix("Iterator[").removesuffix("]")
@@ -64,8 +64,8 @@ def property_rows(model: type, names: Sequence[str]) -> list[tuple[str, str, str
     """Rows of properties, as ``fields_table`` has them."""
     pairs = [(name, inspect.getattr_static(model, name).fget) for name in names]
     return [
-        (f"`{name}`", f"`{inspect.signature(one).return_annotation}`", inline(described(one, name)))
-        for name, one in pairs
+        (f"`{name}`", f"`{inspect.signature(method).return_annotation}`", inline(described(method, name)))
+        for name, method in pairs
     ]
 
 

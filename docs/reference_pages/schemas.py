@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -17,30 +17,35 @@ from .markdown import Undescribed, anchor, described, inline, listed, prose, tab
 _TYPES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "boolean"}
 
 
+_Titles = Mapping[str, str]
+_Row = tuple[str, ...]
+_RowOf = Callable[[type[BaseModel], str, Mapping[str, Any], str, _Titles], _Row]
+
+
 def sections_to_write(models: Mapping[str, type[BaseModel]]) -> Iterator[str]:
     """A heading, the docstring and a table of keys for each model, by title: of a file that users write."""
-    titles = {model.__name__: title for title, model in models.items()}
-    for title, model in models.items():
-        yield f"## {title}"
-        yield prose(described(model, model.__name__))
-        rows = [
-            (f"`{name}`", _type(one, titles), _needed(name, one, model.model_json_schema()), inline(text))
-            for name, one, text in _keys(model)
-        ]
-        yield table(("key", "type", "default", "what"), rows)
+
+    def row(model: type[BaseModel], key: str, schema: Mapping[str, Any], text: str, titles: _Titles) -> _Row:
+        return f"`{key}`", _type(schema, titles), _needed(key, schema, model.model_json_schema()), inline(text)
+
+    return _sections(models, ("key", "type", "default", "what"), row)
 
 
 def sections_to_read(models: Mapping[str, type[BaseModel]]) -> Iterator[str]:
     """The same of JSON that users read: nothing has a default, and what is missing is null."""
+
+    def row(_: type[BaseModel], key: str, schema: Mapping[str, Any], text: str, titles: _Titles) -> _Row:
+        return f"`{key}`", _type(schema, titles) + _or_null(schema), inline(_NONE.sub("null", text))
+
+    return _sections(models, ("key", "type", "what"), row)
+
+
+def _sections(models: Mapping[str, type[BaseModel]], head: _Row, row: _RowOf) -> Iterator[str]:
     titles = {model.__name__: title for title, model in models.items()}
     for title, model in models.items():
         yield f"## {title}"
         yield prose(described(model, model.__name__))
-        rows = [
-            (f"`{name}`", _type(one, titles) + _or_null(one), inline(_NONE.sub("null", text)))
-            for name, one, text in _keys(model)
-        ]
-        yield table(("key", "type", "what"), rows)
+        yield table(head, [row(model, key, schema, text, titles) for key, schema, text in _keys(model)])
 
 
 _NONE = re.compile(r"\bNone\b")
@@ -50,49 +55,49 @@ def _keys(model: type[BaseModel]) -> Iterator[tuple[str, Mapping[str, Any], str]
     """Each key with its schema and its docstring."""
     docs = attribute_docs(model)
     # What is printed has computed keys, too.
-    schema = model.model_json_schema(mode="serialization" if issubclass(model, Printed) else "validation")
-    for name, one in schema["properties"].items():
-        text = docs.get(name) or one.get("description")  # of a computed key
+    whole = model.model_json_schema(mode="serialization" if issubclass(model, Printed) else "validation")
+    for key, schema in whole["properties"].items():
+        text = docs.get(key) or schema.get("description")  # of a computed key
         if text is None:
-            raise Undescribed(f"{model.__name__}.{name} has no docstring")
-        yield name, one, text
+            raise Undescribed(f"{model.__name__}.{key} has no docstring")
+        yield key, schema, text
 
 
-def _or_null(one: Mapping[str, Any]) -> str:
-    return " or null" if any(choice.get("type") == "null" for choice in one.get("anyOf", ())) else ""
+def _or_null(schema: Mapping[str, Any]) -> str:
+    return " or null" if any(choice.get("type") == "null" for choice in schema.get("anyOf", ())) else ""
 
 
-def _needed(name: str, one: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    if name in schema.get("required", ()):
+def _needed(key: str, schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
+    if key in whole.get("required", ()):
         return "required"
-    default = one.get("default")
+    default = schema.get("default")
     return "none" if default in (None, [], {}) else f"`{default}`"
 
 
-def _type(one: Mapping[str, Any], titles: Mapping[str, str]) -> str:
+def _type(schema: Mapping[str, Any], titles: _Titles) -> str:
     """A type in words, without null."""
-    if "$ref" in one:
-        title = titles[one["$ref"].rpartition("/")[2]]
+    if "$ref" in schema:
+        title = titles[schema["$ref"].rpartition("/")[2]]
         return f"[{title}](#{anchor(title)})"
-    if "anyOf" in one:
-        return " or ".join(_type(choice, titles) for choice in one["anyOf"] if choice.get("type") != "null")
-    if "const" in one:
-        return f"`{one['const']}`"
-    if "enum" in one:
-        return listed(one["enum"])
-    if one["type"] == "array":
-        return _list(one, titles)
-    if one["type"] == "object":
+    if "anyOf" in schema:
+        return " or ".join(_type(choice, titles) for choice in schema["anyOf"] if choice.get("type") != "null")
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if "enum" in schema:
+        return listed(schema["enum"])
+    if schema["type"] == "array":
+        return _list(schema, titles)
+    if schema["type"] == "object":
         # Keys that a pattern describes have the values below it.
-        (values,) = one.get("patternProperties", {}).values() or [one["additionalProperties"]]
+        (values,) = schema.get("patternProperties", {}).values() or [schema["additionalProperties"]]
         return f"mapping to {_plural(_type(values, titles))}"
-    return _TYPES[one["type"]]
+    return _TYPES[schema["type"]]
 
 
-def _list(one: Mapping[str, Any], titles: Mapping[str, str]) -> str:
-    if "prefixItems" in one:
-        return f"list of {len(one['prefixItems'])} numbers"
-    return f"list of {_plural(_type(one['items'], titles))}"
+def _list(schema: Mapping[str, Any], titles: _Titles) -> str:
+    if "prefixItems" in schema:
+        return f"list of {len(schema['prefixItems'])} numbers"
+    return f"list of {_plural(_type(schema['items'], titles))}"
 
 
 def _plural(words: str) -> str:
