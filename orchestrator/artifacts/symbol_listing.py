@@ -46,15 +46,13 @@ class SymbolListing:
 
     def named(self, name: str) -> Sequence[ListedSymbol]:
         """The symbols of a name in order of address."""
-        if "_by_name" not in vars(self) and self._searches < _FEW:
-            self._searches += 1
+        if self._searches_rather_than("_by_name"):
             return sorted(symbol for symbol in self._search(name) if symbol.name == name)
         return self._by_name.get(name, ())
 
     def at(self, address: int) -> Sequence[ListedSymbol]:
         """The symbols at an address in order of name; it is listed with all digits of a pointer."""
-        if "_by_address" not in vars(self) and self._searches < _FEW:
-            self._searches += 1
+        if self._searches_rather_than("_by_address"):
             lines = (self._beginning(f"{address:0{digits}x} ".encode()) for digits in (8, 16))
             return sorted({symbol for symbols in lines for symbol in symbols if symbol.address == address})
         return [*self._by_address.get(address, ())]
@@ -99,6 +97,11 @@ class SymbolListing:
     @cached_property
     def _functions(self) -> Sequence[bytes]:
         return _in_order(_FUNCTION_ADDRESS.findall(self.text))
+
+    def _searches_rather_than(self, index: str) -> bool:
+        """Whether the text is searched once more, without this index."""
+        self._searches += 1
+        return index not in vars(self) and self._searches <= _FEW
 
     def _search(self, name: str) -> Iterator[ListedSymbol]:
         for place in _places(self.text, f" {name}".encode("ascii", errors="replace")):
