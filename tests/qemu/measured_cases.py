@@ -45,9 +45,11 @@ class CaseGuest(Strict):
 
 
 class Texts(Strict):
-    """Texts that must be in a sentence, or an expression that its beginning must match."""
+    """Texts in a sentence, its beginning, the whole of it, or an expression that its beginning matches."""
 
     contains: tuple[str, ...] = ()
+    begins: str = ""
+    equals: str | None = None
     matches: str | None = None
 
     @model_validator(mode="before")
@@ -60,6 +62,8 @@ class Texts(Strict):
     def lacking(self, text: str) -> Sequence[str]:
         """What ``text`` does not say."""
         lacking = [part for part in self.contains if part not in text]
+        lacking += [] if text.startswith(self.begins) else [self.begins]
+        lacking += [] if self.equals in (None, text) else [str(self.equals)]
         return lacking if self.matches is None or re.match(self.matches, text) else [*lacking, self.matches]
 
 

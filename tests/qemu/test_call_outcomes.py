@@ -39,6 +39,12 @@ def measured(ready: ReadyGuest, workshop: BuildContext, tmp_path: Path) -> Measu
     return measured
 
 
+def test_each_call_that_fails_is_counted(measured: Measure) -> None:
+    results = measured("name: syscall, call: close, arguments: [-1], calls: 500, repeats: 2").parameters
+    assert results["result_failed"] == results["result_calls"]
+    assert results["result_values"] == f"EBADF x {results['result_calls']}"
+
+
 @pytest.mark.parametrize("clock", ["instructions", "wall"])
 def test_a_call_that_uses_a_resource_up_is_not_called_disturbed(measured: Measure, clock: str) -> None:
     """A process has 1024 descriptors, a few of them for something else; each call takes two."""

@@ -37,6 +37,7 @@ class CostCase(Strict):
     status: int = 0
     costs: Mapping[str, ExpectedCell] = {}
     says: Texts | None = Field(default=None, description="on standard error")
+    report: Texts | None = Field(default=None, description="in the table of the stored run, in one line")
     equal: tuple[tuple[str, ...], ...] = ()
 
 
@@ -78,6 +79,8 @@ def test_cost(case: CostCase, request: pytest.FixtureRequest, tmp_path: Path, mo
     missing = [name for name in case.costs if name != "*" and not named(costs, name)]
     assert costs
     assert missing == []
+    if case.report is not None:
+        assert case.report.lacking(" ".join(command.run("report", "latest").stdout.split())) == []
     for names in case.equal:
         assert len({cost["instructions"] for name in names for cost in named(costs, name)}) == 1, names
 

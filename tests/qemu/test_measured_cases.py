@@ -92,6 +92,7 @@ def check_proof(cell: CallCell, record: CellRecord) -> None:
         assert evidence.probe_bytes == evidence.original_bytes
         return
     assert evidence.restored
+    assert evidence.mechanism != "int3" or evidence.probe_bytes == "cc" + evidence.original_bytes[2:]
     assert evidence.hits == evidence.calls * evidence.hits_per_call
     assert record.metric != "cost per call" or evidence.calls == COUNTED_CALLS
     kind = probes().get(cell.probe)

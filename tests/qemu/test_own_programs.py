@@ -54,6 +54,13 @@ def measured(ready: ReadyGuest, context: BuildContext, program: str, **table: An
     return measured_call(prepared_guest, cell)
 
 
+def test_the_kernel_no_longer_counts_runs_afterwards(ready: ReadyGuest, workshop: BuildContext) -> None:
+    for program in ("count_reads.bpf.c", "both.bpf.c", "at_reads.bpf.c"):
+        ready.guest.put(b"1", "/proc/sys/kernel/bpf_stats_enabled")
+        assert measured(ready, workshop, program).status == "ok"
+        assert ready.guest.get("/proc/sys/kernel/bpf_stats_enabled").strip() == b"0"
+
+
 def baseline(ready: ReadyGuest, context: BuildContext, benchmark: Mapping[str, object]) -> float:
     """What the calls take without a probe."""
     boot = boot_of_calls(

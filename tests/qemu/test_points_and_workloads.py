@@ -98,6 +98,15 @@ def test_arguments_reach_the_call(measured: Callable[[str], Outcomes]) -> None:
     assert (ok(reading["none/record"]).value or 0) > (ok(failing["none/record"]).value or 0)
 
 
+def test_a_point_inside_a_function_is_as_far_from_its_entry_as_named(measured: Callable[[str], Outcomes]) -> None:
+    benchmark = f"benchmark: {{name: workload, file: {WORKLOADS / 'reading.c'}, calls: 500}}\n"
+    outcomes = measured(f"points: [vfs_read, vfs_read+0x1]\nprobes: [kprobe]\n{benchmark}")
+    entry, inside = (ok(outcomes[f"kprobe/noop/{point}"]).evidence for point in ("vfs_read", "vfs_read+0x1"))
+    assert entry is not None
+    assert inside is not None
+    assert int(inside.address, 16) == int(entry.address, 16) + 1
+
+
 def test_a_whole_program_is_run_and_compared(measured: Callable[[str], Outcomes], folder: Path) -> None:
     compile_program(BuildContext(Cache(cache_dir())), "i386", WORKLOADS / "whole.c", folder / "whole")
     text = "points: [__ia32_sys_getppid]\nprobes: [none, kprobe, djprobe]\n"
