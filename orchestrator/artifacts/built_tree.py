@@ -122,7 +122,7 @@ def _not_compiled(tree: Path, later: Sequence[Path], built: int) -> Sequence[Pat
     for file in later:
         named.setdefault(os.fsencode(file.name), []).append(file)
     times = {file: file.lstat().st_mtime_ns for file in later}
-    waiting = set(later)
+    compiled: set[Path] = set()
     for record in _records(tree):
         content = record.read_bytes()
         made = record.with_name(record.name.removeprefix(".").removesuffix(".cmd"))
@@ -135,8 +135,8 @@ def _not_compiled(tree: Path, later: Sequence[Path], built: int) -> Sequence[Pat
             for file in named[part.rpartition(b"/")[2]]:
                 is_of_module = b"-DMODULE" in content
                 if place == os.path.realpath(file) and (at < times[file] or (at > built and not is_of_module)):
-                    waiting.discard(file)
-    return [file for file in later if file not in waiting]
+                    compiled.add(file)
+    return [file for file in later if file in compiled]
 
 
 def _records(tree: Path) -> Iterator[Path]:

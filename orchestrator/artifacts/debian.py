@@ -162,6 +162,17 @@ class Package:
     def pinned(self) -> str:
         return f"{self.qualified}={self.version}"
 
+    def dependencies(self, pattern: str) -> list[str]:
+        """The names of packages that it depends on and that match ``pattern``, alternatives included."""
+        names = [alternative.split("(")[0].strip() for alternative in re.split(r"[,|]", self.depends)]
+        return [name for name in names if re.fullmatch(pattern, name)]
+
+    def dependency(self, pattern: str) -> str:
+        """The first of them. Raises NoSuchPackageError."""
+        for name in self.dependencies(pattern):
+            return name
+        raise NoSuchPackageError(f"{self.name} {self.version} depends on no package like {pattern}")
+
 
 class NoSuchPackageError(HostError):
     """None of the release's suites has a package of that name."""

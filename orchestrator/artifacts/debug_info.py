@@ -14,11 +14,11 @@ from elftools.elf.sections import NoteSection
 from orchestrator.arch import ARCHITECTURES, HOST
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.debian import AptRoot, NoSuchPackageError, Package, PackageSet, pinned_artifact
-from orchestrator.artifacts.kernel_build import build_lists, compile_kernel
+from orchestrator.artifacts.kernel_build import KernelBuild, build_lists, compile_kernel
 from orchestrator.artifacts.kernel_code import VMLINUX
 from orchestrator.artifacts.kernel_config import merged
 from orchestrator.artifacts.kernel_image import extract
-from orchestrator.artifacts.kernel_source import sound_source
+from orchestrator.artifacts.kernel_source import kernel_source
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module, make_modules, scratch_folder
 from orchestrator.catalog.images import debian
@@ -142,11 +142,11 @@ def _built(context: BuildContext, kernel: Kernel) -> Path:
 
     def build(folder: Path) -> None:
         check_all_installed(build_lists(spec.name, merged(spec)))
-        source = sound_source(context, spec.source or "", spec.patch_files, spec.files)
+        source = kernel_source(context, spec.source or "", spec.patch_files, spec.files, is_verified=True)
         context.say(f"building {spec.name} with debug information: 4 GB meanwhile, some 15 minutes of one CPU, once")
         tree = folder / "build"
         tree.mkdir()
-        compile_kernel(context, spec, source.path / "linux", merged(spec), tree, kernel.toolchain, _COMPILED)
+        compile_kernel(context, KernelBuild(spec, source, merged(spec), kernel.toolchain), tree, _COMPILED)
         (tree / VMLINUX).rename(folder / VMLINUX)
         shutil.rmtree(tree)
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.artifacts.build_relocation import relocate
@@ -15,7 +16,7 @@ from orchestrator.artifacts.cache import Artifact, BuildContext
 from orchestrator.artifacts.compiler import compiling_in
 from orchestrator.artifacts.diagnostics import kernel_error
 from orchestrator.artifacts.kernel_config import has_types, merged, not_granted, write_implied
-from orchestrator.artifacts.kernel_source import SOURCE_KIND, UNPACKED_GB, kernel_source, sound_source
+from orchestrator.artifacts.kernel_source import SOURCE_KIND, UNPACKED_GB, kernel_source
 from orchestrator.artifacts.toolchain import Toolchain, guest_toolchain
 from orchestrator.catalog.kernels import KernelSpec, read_config
 from orchestrator.errors import BuildError, HostError
@@ -56,31 +57,63 @@ def build_lists(name: str, config: str) -> Mapping[str, str]:
 
 def kernel_lists(context: BuildContext, spec: KernelSpec) -> Mapping[str, str]:
     """The package lists that building a kernel needs; none for one that is built, or a package."""
-    if spec.source is None or is_built(context, spec):
+    if spec.source is None or _kept(context, spec) is not None:
         return {}
     return build_lists(spec.name, merged(spec))
 
 
-def is_built(context: BuildContext, spec: KernelSpec) -> bool:
-    """Whether a lab kernel is in the cache."""
+@dataclass(frozen=True)
+class KernelBuild:
+    """What a kernel is built from: its specification, source, merged configuration and compiler."""
+
+    spec: KernelSpec
+    source: Artifact
+    config: str
+    toolchain: Toolchain
+
+    @property
+    def inputs(self) -> Mapping[str, object]:
+        return {
+            "source": self.source.key,
+            "arch": self.spec.arch,
+            "config": self.config,
+            "compiler": self.toolchain.version,
+        }
+
+    @property
+    def linux(self) -> Path:
+        """The folder of the source."""
+        return self.source.path / "linux"
+
+    def make(self, tree: Path) -> Sequence[str]:
+        """The command that makes something in ``tree``, without its targets."""
+        variables = [f"O={tree}", f"ARCH={self.spec.arch}", *self.toolchain.for_make(), "HOSTCC=gcc"]
+        return ["make", "-C", str(self.linux), *variables]
+
+
+def _build_of(context: BuildContext, spec: KernelSpec) -> KernelBuild:
+    assert spec.source is not None
+    source = kernel_source(context, spec.source, spec.patch_files, spec.files)
+    return KernelBuild(spec, source, merged(spec), guest_toolchain(context))
+
+
+def _kept(context: BuildContext, spec: KernelSpec) -> Artifact | None:
+    """A lab kernel in the cache; None if it, or something that it is built from, is not there."""
     try:
-        built_kernel(BuildContext(context.cache, offline=True), spec)
+        build = _build_of(BuildContext(context.cache, offline=True), spec)
     except HostError:
-        return False
-    return True
+        return None
+    return context.cache.get("kernels", build.inputs)
 
 
 def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
     """The build tree of a lab kernel, in ``build/``, cached or built now. Raises BuildError, HostError."""
-    assert spec.source is not None
-    merged_config = merged(spec)
-    if not context.offline and not is_built(context, spec):
-        check_all_installed(build_lists(spec.name, merged_config))  # before the source is fetched
-    source, toolchain = kernel_source(context, spec.source, spec.patch_files, spec.files), guest_toolchain(context)
-    inputs = {"source": source.key, "arch": spec.arch, "config": merged_config, "compiler": toolchain.version}
-    artifact = context.cache.get("kernels", inputs)
+    artifact = _kept(context, spec)
     if artifact is not None:
         return artifact
+    if not context.offline:
+        check_all_installed(build_lists(spec.name, merged(spec)))  # before the source is fetched
+    build = _build_of(context, spec)
     context.need_network(spec.name)  # a build takes as long as a download: offline excludes both
     cache = context.cache.root
     if not kbuild_takes(cache):
@@ -89,81 +122,61 @@ def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
     free = shutil.disk_usage(cache if cache.exists() else cache.parent).free / 1e9
     if free < UNPACKED_GB + BUILD_GB:
         raise HostError(f"building a kernel needs {UNPACKED_GB + BUILD_GB:.1f} GB in {cache}, and {free:.1f} are free")
-    sound_source(context, spec.source, spec.patch_files, spec.files)
-    return context.cache.obtain(
-        "kernels", inputs, spec.name, lambda folder: _build(context, spec, source, merged_config, folder, toolchain)
-    )
+    kernel_source(context, spec.source or "", spec.patch_files, spec.files, is_verified=True)
+    return context.cache.obtain("kernels", build.inputs, spec.name, lambda folder: _make_in(folder, context, build))
 
 
-def _build(
-    context: BuildContext, spec: KernelSpec, origin: Artifact, merged_config: str, folder: Path, toolchain: Toolchain
-) -> None:
-    build, source = folder / "build", origin.path / "linux"
-    similar = _similar(context, spec, origin, toolchain)
+def _make_in(folder: Path, context: BuildContext, build: KernelBuild) -> None:
+    tree, name = folder / "build", build.spec.name
+    similar = _similar(context, build)
     if similar is not None:
         time_needed = f"up to {CPU_MINUTES} minutes of one CPU"
-        context.say(f"building {spec.name} from what {similar.label} left: {BUILD_GB} GB, {time_needed}")
-        shutil.copytree(similar.path / "build", build, symlinks=True)
+        context.say(f"building {name} from what {similar.label} left: {BUILD_GB} GB, {time_needed}")
+        shutil.copytree(similar.path / "build", tree, symlinks=True)
         made_in = similar.path.with_suffix(folder.suffix) / "build"  # its name while unfinished
-        relocate(build, made_in, origin.path.parent / str(similar.inputs["source"]) / "linux", source)
+        before = build.source.path.with_name(str(similar.inputs["source"])) / "linux"
+        relocate(tree, made_in, before, build.linux)
     else:
-        context.say(f"building {spec.name}: {BUILD_GB} GB, some {CPU_MINUTES} minutes of one CPU")
-        build.mkdir()
-    config = compile_kernel(context, spec, source, merged_config, build, toolchain)
-    if spec.options:
-        plain = spec.model_copy(update={"options": ""})
-        with ScratchFolder("orchestrator-config-") as plain_build:
-            before = _configured(context, plain, source, merged(plain), plain_build, toolchain)
-        write_implied(folder, spec, before, config)
-    if has_types(merged_config):  # their debug information; module builds need the objects of scripts and tools
-        for file in {*build.rglob("*.o"), *build.rglob("*.a"), *build.glob(".tmp_vmlinux*")}:
-            if file.relative_to(build).parts[0] not in ("scripts", "tools"):
+        context.say(f"building {name}: {BUILD_GB} GB, some {CPU_MINUTES} minutes of one CPU")
+        tree.mkdir()
+    config = compile_kernel(context, build, tree)
+    if build.spec.options:
+        plain = build.spec.model_copy(update={"options": ""})
+        with ScratchFolder("orchestrator-config-") as plain_tree:
+            plain_config = _configured(context, replace(build, spec=plain, config=merged(plain)), plain_tree)
+        write_implied(folder, build.spec, plain_config, config)
+    if has_types(build.config):  # their debug information; module builds need the objects of scripts and tools
+        for file in {*tree.rglob("*.o"), *tree.rglob("*.a"), *tree.glob(".tmp_vmlinux*")}:
+            if file.relative_to(tree).parts[0] not in ("scripts", "tools"):
                 file.unlink()
-        strip_debug(toolchain, build / "vmlinux")
+        strip_debug(build.toolchain, tree / "vmlinux")
 
 
-def compile_kernel(  # noqa: PLR0913 - a build has these inputs
-    context: BuildContext,
-    spec: KernelSpec,
-    source: Path,
-    merged_config: str,
-    build: Path,
-    toolchain: Toolchain,
-    targets: Sequence[str] = ("bzImage", "modules"),
+def compile_kernel(
+    context: BuildContext, build: KernelBuild, tree: Path, targets: Sequence[str] = ("bzImage", "modules")
 ) -> Mapping[str, str]:
-    """Configure and make a kernel in ``build`` as ``wanted``, a merged configuration, and return what it has become.
-
-    Raises BuildError.
-    """
-    config = _configured(context, spec, source, merged_config, build, toolchain)
-    make = _make(spec, source, build, toolchain)
-    jobs = f"-j{len(os.sched_getaffinity(0))}"
-    argv = [*make, jobs, *targets]
+    """Configure and make a kernel in ``tree``, and return the configuration that it has got. Raises BuildError."""
+    config, name = _configured(context, build, tree), build.spec.name
     finished = run(
-        argv,
+        [*build.make(tree), f"-j{len(os.sched_getaffinity(0))}", *targets],
         time_limit=4 * 3600.0,
-        environment={**compiling_in(build), **IDENTITY},
-        listener=CompileProgress(context.say, spec.name).line,
+        environment={**compiling_in(tree), **IDENTITY},
+        listener=CompileProgress(context.say, name).line,
     )
     if finished.status != 0:
-        raise kernel_error(f"{spec.name} does not build", source, finished.stdout + finished.stderr)
+        raise kernel_error(f"{name} does not build", build.linux, finished.stdout + finished.stderr)
     return config
 
 
-def _make(spec: KernelSpec, source: Path, build: Path, toolchain: Toolchain) -> Sequence[str]:
-    return ["make", "-C", str(source), f"O={build}", f"ARCH={spec.arch}", *toolchain.for_make(), "HOSTCC=gcc"]
-
-
-def _configured(
-    context: BuildContext, spec: KernelSpec, source: Path, merged_config: str, build: Path, toolchain: Toolchain
-) -> Mapping[str, str]:
-    """Configure a kernel in ``build``. Raises BuildError if it is not as ``wanted``."""
-    (build / "all.config").write_text(merged_config)
-    environment = {**compiling_in(build), **IDENTITY, "KCONFIG_ALLCONFIG": str(build / "all.config")}
-    argv = [*_make(spec, source, build, toolchain), "allnoconfig"]
-    run(argv, time_limit=300, environment=environment).or_raise(BuildError, f"{spec.name} cannot be configured")
-    config = read_config(build / ".config")
-    refused = not_granted(merged_config, config)
+def _configured(context: BuildContext, build: KernelBuild, tree: Path) -> Mapping[str, str]:
+    """Configure a kernel in ``tree``. Raises BuildError if the result is not what its configuration says."""
+    spec, file = build.spec, tree / "all.config"
+    file.write_text(build.config)
+    environment = {**compiling_in(tree), **IDENTITY, "KCONFIG_ALLCONFIG": str(file)}
+    configured = run([*build.make(tree), "allnoconfig"], time_limit=300, environment=environment)
+    configured.or_raise(BuildError, f"{spec.name} cannot be configured")
+    config = read_config(tree / ".config")
+    refused = not_granted(build.config, config)
     refused_own = not_granted(spec.options, config)
     if refused_own or (refused and not spec.is_searched):
         hint = "an option may depend on another one that is off, or have another name in this version"
@@ -175,24 +188,23 @@ def _configured(
     return config
 
 
-def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchain: Toolchain) -> Artifact | None:
+def _similar(context: BuildContext, build: KernelBuild) -> Artifact | None:
     """The most similar sound kernel with this architecture, package and compiler; None for a kernel with BTF."""
-    merged_config = merged(spec)
-    if has_types(merged_config):
+    if has_types(build.config):
         return None
-    artifacts = list(context.cache.artifacts())
-    of_package = [artifact for artifact in artifacts if artifact.inputs.get("package") == source.inputs["package"]]
+    artifacts, package = list(context.cache.artifacts()), build.source.inputs["package"]
+    of_package = [artifact for artifact in artifacts if artifact.inputs.get("package") == package]
     sources = {artifact.key for artifact in of_package if artifact.kind == SOURCE_KIND}
     candidates = [
         artifact
         for artifact in artifacts
         if artifact.kind == "kernels"
-        and artifact.inputs.get("arch") == spec.arch
+        and artifact.inputs.get("arch") == build.spec.arch
         and artifact.inputs.get("source") in sources
-        and artifact.inputs.get("compiler") == toolchain.version
+        and artifact.inputs.get("compiler") == build.toolchain.version
         and not has_types(str(artifact.inputs["config"]))
     ]
-    lines = set(merged_config.splitlines())
+    lines = set(build.config.splitlines())
 
     def differing(artifact: Artifact) -> int:
         return len(lines ^ set(str(artifact.inputs["config"]).splitlines()))

@@ -27,23 +27,25 @@ _UNPACK_LIMIT = 900.0
 
 
 def kernel_source(
-    context: BuildContext, package: str, patches: Sequence[str] = (), files: Mapping[str, str] | None = None
+    context: BuildContext,
+    package: str,
+    patches: Sequence[str] = (),
+    files: Mapping[str, str] | None = None,
+    *,
+    is_verified: bool = False,
 ) -> Artifact:
-    """A ``linux-source`` package with files, data files by new path, and patches. Raises HostError, BuildError."""
+    """A ``linux-source`` package with files, data files by new path, and patches. Raises HostError, BuildError.
+
+    ``is_verified``: with each of its 80,000 files verified, for callers that compile it.
+    """
     archive = _archive(context, package)
-
-    def unpack(folder: Path) -> None:
-        context.say(f"unpacking {package} ({UNPACKED_GB} GB)")
-        (folder / "linux").mkdir()
-        unpack_tarball(archive.path / "usr/src" / f"{package}.tar.xz", folder / "linux")
-
-    pristine = _obtain(context, {"package": archive.key}, package, unpack)
     if not patches and not files:
-        return pristine
+        return _unpacked(context, package, archive, is_verified=is_verified)
+    pristine = _unpacked(context, package, archive)
     changes = {name: data_dir("images") / "patches" / f"{name}.patch" for name in patches}
 
     def patch(folder: Path) -> None:
-        sound_source(context, package)
+        _unpacked(context, package, archive, is_verified=True)
         # Hard links: times stay, so that make sees the changes, and patch replaces a file rather than writing into it.
         copied = run(["cp", "-al", str(pristine.path / "linux"), str(folder)], time_limit=_UNPACK_LIMIT)
         copied.or_raise(HostError, f"cannot copy {pristine.path}")
@@ -69,7 +71,7 @@ def kernel_source(
     }
     if added:  # keeps the keys of sources without added files
         inputs["files"] = added
-    return _obtain(context, inputs, f"{package} with {', '.join(patches)}", patch)
+    return _obtain(context, inputs, f"{package} with {', '.join(patches)}", patch, is_verified=is_verified)
 
 
 def _archive(context: BuildContext, package: str) -> Artifact:
@@ -86,12 +88,13 @@ def _archive(context: BuildContext, package: str) -> Artifact:
         raise HostError(f"Debian has no {package} available: {'; '.join(available)}", hint=ANOTHER_MIRROR) from None
 
 
-def sound_source(
-    context: BuildContext, package: str, patches: Sequence[str] = (), files: Mapping[str, str] | None = None
-) -> Artifact:
-    """The same as ``kernel_source``, with each of its 80,000 files verified: for callers that compile it."""
-    source = kernel_source(context, package, patches, files)
-    return source if context.cache.is_sound(source) else kernel_source(context, package, patches, files)
+def _unpacked(context: BuildContext, package: str, archive: Artifact, *, is_verified: bool = False) -> Artifact:
+    def unpack(folder: Path) -> None:
+        context.say(f"unpacking {package} ({UNPACKED_GB} GB)")
+        (folder / "linux").mkdir()
+        unpack_tarball(archive.path / "usr/src" / f"{package}.tar.xz", folder / "linux")
+
+    return _obtain(context, {"package": archive.key}, package, unpack, is_verified=is_verified)
 
 
 def unpack_tarball(tarball: Path, folder: Path) -> None:
@@ -100,9 +103,16 @@ def unpack_tarball(tarball: Path, folder: Path) -> None:
     run(argv, time_limit=_UNPACK_LIMIT).or_raise(HostError, f"cannot unpack {tarball}")
 
 
-def _obtain(context: BuildContext, inputs: Mapping[str, object], label: str, make: Callable[[Path], None]) -> Artifact:
+def _obtain(
+    context: BuildContext,
+    inputs: Mapping[str, object],
+    label: str,
+    make: Callable[[Path], None],
+    *,
+    is_verified: bool,
+) -> Artifact:
     artifact = context.cache.find(SOURCE_KIND, inputs)
-    if artifact is not None:
+    if artifact is not None and (not is_verified or context.cache.is_sound(artifact)):
         return artifact
     context.need_network(f"the source {label}")  # do not fetch gigabytes unasked
     # tar's message names a missing program, but not its package.
@@ -149,7 +159,7 @@ def build_source(context: BuildContext) -> Artifact:
 
     def build(folder: Path) -> None:
         check_installed("image-packages.txt", "packing a kernel's source")
-        sound_source(context, choice.package)
+        kernel_source(context, choice.package, is_verified=True)
         context.say(f"packing what a build needs of {choice.package}")
         tree, file = folder / "tree", folder / PACKED_SOURCE
         link_chosen(choice, source.path / "linux", tree)

@@ -261,8 +261,9 @@ def _packages(context: BuildContext, spec: KernelSpec) -> Artifact:
 
     def choose(apt: AptRoot) -> list[Package]:
         try:
-            newest = apt.show(_dependency(apt.show(image, arch), r"linux-image-[0-9]\S*"), arch)
-            return [newest, *_headers(apt, _dependency(apt.show(headers, arch), r"linux-headers-[0-9]\S*"), arch)]
+            newest = apt.show(apt.show(image, arch).dependency(r"linux-image-[0-9]\S*"), arch)
+            its_headers = apt.show(apt.show(headers, arch).dependency(r"linux-headers-[0-9]\S*"), arch)
+            return [newest, *_with_tools(apt, its_headers)]
         except NoSuchPackageError as error:
             raise HostError(f"no kernel {spec.name}: {error.what}", detail=error.detail, hint=ANOTHER_MIRROR) from None
 
@@ -301,37 +302,26 @@ def newest_packages(context: BuildContext, spec: KernelSpec) -> Artifact:
 def _parts(apt: AptRoot, image: str, arch: str) -> list[Package]:
     """The packages of an image (several since Linux 6.19), with headers if the archive still has them."""
     release, package = image.removeprefix("linux-image-"), apt.show(image, arch)
-    names = _dependencies(package, rf"linux-(?:binary|modules)-{re.escape(release)}")
+    names = package.dependencies(rf"linux-(?:binary|modules)-{re.escape(release)}")
     if names:  # no part contains the configuration
-        names.insert(0, _dependency(package, f"linux-base-{re.escape(release)}"))
+        names.insert(0, package.dependency(f"linux-base-{re.escape(release)}"))
     parts = [apt.show(name, arch) for name in names]
     try:
-        headers = _headers(apt, f"linux-headers-{release}", arch)
+        headers = _with_tools(apt, apt.show(f"linux-headers-{release}", arch))
     except NoSuchPackageError:
         headers = []
     return [package, *parts, *headers]
 
 
-def _headers(apt: AptRoot, name: str, arch: str) -> list[Package]:
-    headers = apt.show(name, arch)
-    common = apt.show(_dependency(headers, r"linux-headers-\S*-common"), "all")
-    packages = [apt.show(_dependency(headers, r"linux-kbuild-\S+"), HOST.debian)]
-    for package in packages if apt.suites.suites[0] != debian().release else ():
-        known = {chosen.name for chosen in packages}
-        libraries = _dependencies(package, r"(?:lib|zlib)\S+")
-        packages += [apt.show(name, HOST.debian) for name in libraries if name not in known]
-    return [headers, common, *packages]
-
-
-def _dependency(package: Package, pattern: str) -> str:
-    for name in _dependencies(package, pattern):
-        return name
-    raise NoSuchPackageError(f"{package.name} {package.version} depends on no package like {pattern}")
-
-
-def _dependencies(package: Package, pattern: str) -> list[str]:
-    names = [alternative.split("(")[0].strip() for alternative in re.split(r"[,|]", package.depends)]
-    return [name for name in names if re.fullmatch(pattern, name)]
+def _with_tools(apt: AptRoot, headers: Package) -> list[Package]:
+    """A kernel's headers, with the headers, programs and libraries that a module's build needs besides."""
+    common = apt.show(headers.dependency(r"linux-headers-\S*-common"), "all")
+    tools = [apt.show(headers.dependency(r"linux-kbuild-\S+"), HOST.debian)]
+    for package in tools if apt.suites.suites[0] != debian().release else ():
+        known = {chosen.name for chosen in tools}
+        libraries = package.dependencies(r"(?:lib|zlib)\S+")
+        tools += [apt.show(name, HOST.debian) for name in libraries if name not in known]
+    return [headers, common, *tools]
 
 
 def _uncompressed(

@@ -32,7 +32,7 @@ from orchestrator.artifacts.diagnostics import (
     shown_warnings,
 )
 from orchestrator.artifacts.kernel_build import strip_debug
-from orchestrator.artifacts.kernel_source import sound_source
+from orchestrator.artifacts.kernel_source import kernel_source
 from orchestrator.artifacts.kernels import Kernel, UnusableTreeError
 from orchestrator.artifacts.module_files import in_order
 from orchestrator.artifacts.module_source import OWN, TEMPLATE, ModuleSource, Scalar, Value, render_as
@@ -236,8 +236,9 @@ def build_modules(context: BuildContext, kernel: Kernel, sources: Sequence[Modul
             return error
 
     if not all(context.cache.get("modules", _inputs(kernel, source)) for source in sources):
-        if kernel.spec.source is not None:
-            sound_source(context, kernel.spec.source, kernel.spec.patch_files, kernel.spec.files)
+        spec = kernel.spec
+        if spec.source is not None:
+            kernel_source(context, spec.source, spec.patch_files, spec.files, is_verified=True)
         check_tree(context, kernel)
         context.say(f"building {', '.join(dict.fromkeys(source.name for source in sources))} for {kernel.spec.name}")
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="build") as pool:

@@ -26,20 +26,21 @@ _held: dict[Path, int] = {}
 def hold(file: Path) -> bool:
     """Hold the thing until this process ends; False if it is gone. Waits only for a process that is removing it."""
     descriptor = _held.get(file)
-    if descriptor is not None and files.is_open_file(file, descriptor):
-        _note_use(descriptor)
-        return True
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    with suppress(OSError):  # a file system without locks: users are not tracked
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-    if not files.is_open_file(file, descriptor):
-        os.close(descriptor)
-        return False
-    _held[file] = descriptor
-    _note_use(descriptor)
+    if descriptor is None or not files.is_open_file(file, descriptor):
+        try:
+            descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        with suppress(OSError):  # a file system without locks: users are not tracked
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        if not files.is_open_file(file, descriptor):
+            os.close(descriptor)
+            return False
+        _held[file] = descriptor
+    # A time in the future, left by a clock since set back, would hide all uses until then.
+    if abs(time.time() - os.fstat(descriptor).st_mtime) > DAY:
+        with suppress(OSError):  # another user's cache, or a read-only one
+            os.utime(descriptor)
     return True
 
 
@@ -85,10 +86,3 @@ def last_use(file: Path) -> float:
         return min(used, now)
     except OSError:
         return 0.0
-
-
-def _note_use(descriptor: int) -> None:
-    # A time in the future, left by a clock since set back, would hide all uses until then.
-    if abs(time.time() - os.fstat(descriptor).st_mtime) > DAY:
-        with suppress(OSError):  # another user's cache, or a read-only one
-            os.utime(descriptor)
