@@ -3,30 +3,32 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, fields
-from pathlib import Path, PurePosixPath
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.saved_guests import kept_guest
-from orchestrator.cli import one_guest, options
+from orchestrator.cli import options
 from orchestrator.cli.field_options import from_fields
 from orchestrator.cli.main import TypersError, WithExamples
 from orchestrator.cli.one_guest import GuestChoice
-from orchestrator.errors import GuestError, GuestOops, HostError, UsageError
+from orchestrator.errors import GuestOops, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.guest.channel import Stream
-from orchestrator.guest.fetched_folder import fetch_folder
 from orchestrator.guest.guest import Guest, Watch
 from orchestrator.guest.terminal import ESCAPE_KEY, Prepared, attend
+from orchestrator.library.fetched_files import FetchedFiles
+from orchestrator.library.guest_command import GUEST_COMMAND_LIMIT, GuestCommand
+from orchestrator.library.guest_trouble import with_console_log
 from orchestrator.library.guests import log_folder
 from orchestrator.program import PROGRAM
 from orchestrator.run.guests import start_guest, unwatched
@@ -99,98 +101,8 @@ def _attend(start: Callable[[str, Watch], Guest], prepared: Prepared, directory:
     try:
         attend(start, prepared)
     except GuestOops as trouble:
-        raise one_guest.with_console_log(trouble, directory / "guest.console") from None
+        raise with_console_log(trouble, directory / "guest.console") from None
     print("\nthe guest has ended", file=sys.stderr)
-
-
-SCRATCH = "/scratch"
-"""The guest's folder for files that a command writes."""
-
-
-@dataclass(frozen=True)
-class FetchedFiles:
-    """Paths in the guest to copy, and the host's folder for them, None for the current one."""
-
-    paths: Sequence[str]
-    out: Path | None
-
-    @property
-    def folder(self) -> Path:
-        return self.out or Path()
-
-    def check(self) -> None:
-        """Raise UsageError for an invalid path or folder, and for a file that would be overwritten."""
-        if self.out is not None and not self.paths:
-            hint = f"to copy what the command writes to {SCRATCH}: --get {SCRATCH} --out {self.out}"
-            raise UsageError(f"--out {self.out} needs --get", hint=hint)
-        if self.paths:
-            self._check_folder()
-        names: dict[str, str] = {}
-        for path in self.paths:
-            name = PurePosixPath(path).name
-            if not path.startswith("/") or path.endswith("/") or name in {"", ".."} or "\0" in path:
-                what = "expected the absolute path of a file or folder in the guest"
-                raise UsageError(f"--get {path}: {what}", hint=_instead(path))
-            if name in names:
-                hint = "let the command rename one, or get a folder that has both"
-                raise UsageError(f"--get {path}: it has the same file name as {names[name]}", hint=hint)
-            names[name] = path
-            target = self.folder / name
-            if os.path.lexists(target):
-                hint = "move it away, or name another folder: --out FOLDER"
-                raise UsageError("it exists already, and --get overwrites nothing", where=str(target), hint=hint)
-
-    def fetch(self, guest: Guest, time_limit: float) -> None:
-        """Copy the paths, each within ``time_limit`` host seconds, and files of at most 256 MiB.
-
-        Raises GuestError for a missing path, after the others were copied, and HostError.
-        """
-        missing: GuestError | None = None
-        for path in self.paths:
-            try:
-                if guest.run(["test", "-d", path], time_limit=time_limit).status == 0:  # or a link to a folder
-                    fetch_folder(guest, path, self._target(path), time_limit)
-                else:
-                    self._write(path, guest.get(path, time_limit=time_limit))
-            except GuestError as error:
-                if guest.has_failed:
-                    raise
-                missing = missing or error
-        if missing is not None:
-            raise missing
-
-    def _write(self, path: str, content: bytes) -> None:
-        target = self._target(path)
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with target.open("xb") as file:
-                file.write(content)
-        except OSError as error:  # also if the file has appeared since the check
-            raise HostError(f"cannot write the guest's {path}: {error.strerror}", where=str(target)) from None
-        print(f"copied the guest's {path} to {target} ({len(content)} bytes)", file=sys.stderr, flush=True)
-
-    def _target(self, path: str) -> Path:
-        return self.folder / PurePosixPath(path).name
-
-    def _check_folder(self) -> None:
-        there = next(place for place in (self.folder, *self.folder.absolute().parents) if os.path.lexists(place))
-        if not there.is_dir():
-            raise UsageError(
-                "--get needs a folder, and this is a file", where=str(there), hint="name a folder: --out FOLDER"
-            )
-        if not os.access(there, os.W_OK | os.X_OK):
-            raise UsageError("--get cannot write there", where=str(there), hint="name another folder: --out FOLDER")
-
-
-def _instead(path: str) -> str:
-    """A hint for an invalid path."""
-    if path.startswith("/") and path.strip("/"):
-        return f"leave out the slash at its end: {path.rstrip('/')}" if path.endswith("/") else ""
-    return f"commands write their files to {SCRATCH}"
-
-
-_NOT_FOUND = 127
-"""Status of a missing program, from the guest's agent and from shells."""
 
 
 class WithGuestCommand(WithExamples):
@@ -230,6 +142,7 @@ def execute(
     files = FetchedFiles(choice.get or [], choice.out)
     files.check()
     choice.check()
+    guest_command = GuestCommand(command, files, choice.timeout or GUEST_COMMAND_LIMIT, choice.kernel_modules)
     with options.building(offline=offline, verbose=verbose) as context:
         machine = choice.machine(context)
         with (
@@ -237,25 +150,7 @@ def execute(
             _started(context, choice, Guest(machine, directory)) as guest,
             choice.leaving_core(context, guest),
         ):
-            status = 0
-            try:
-                choice.prepare(guest)
-                guest.make_folder(SCRATCH)
-                limit = choice.timeout or one_guest.COMMAND_LIMIT
-                with choice.debugged(context, guest):
-                    status = guest.run(command, time_limit=limit, listener=_print).status
-                if status == _NOT_FOUND:
-                    print(_not_found(command[0], kernel_modules=choice.kernel_modules), file=sys.stderr)
-                files.fetch(guest, limit)
-            except GuestError as error:
-                failure = one_guest.with_kernel_reports(error, guest)
-                failure.exit_status = status or failure.exit_status
-                raise failure from None
-            guest.drain_console()
-            trouble = one_guest.unexpected_trouble(guest)
-            if trouble is not None:
-                trouble.exit_status = status or trouble.exit_status
-                raise trouble
+            status = guest_command.run(guest, _print, choice.prepare, partial(choice.debugged, context))
     raise typer.Exit(status)
 
 
@@ -263,11 +158,3 @@ def _print(kind: Stream, data: bytes) -> None:
     stream = sys.stdout if kind is Stream.STDOUT else sys.stderr
     stream.buffer.write(data)
     stream.buffer.flush()
-
-
-def _not_found(program: str, *, kernel_modules: bool) -> str:
-    """The note for status 127, which shells also return for a missing program of their command."""
-    words = f"note: status {_NOT_FOUND}: the guest lacks the program {program!r}, or one that it calls"
-    if program.rpartition("/")[2] == "modprobe" and not kernel_modules:
-        words += "\nhint: --kernel-modules adds modprobe and the kernel's own modules"
-    return words

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,146 +16,24 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.kernels import Kernel, ready_kernel
-from orchestrator.artifacts.module_source import templates
-from orchestrator.artifacts.modules import Module, check_parameter_names, takes_values, user_modules
-from orchestrator.artifacts.opening_cores import opening_command
-from orchestrator.catalog.data import similar_file, unknown
-from orchestrator.catalog.probes import SUFFIXES, find_module, parameter_problem, split_member, split_path
+from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.catalog.data import similar_file
 from orchestrator.cli import options
 from orchestrator.cli.field_options import OptionsOf
 from orchestrator.cli.in_the_tree import tree_kernel
-from orchestrator.errors import GuestError, GuestOops, GuestPanic, LabError, UsageError
+from orchestrator.errors import UsageError
 from orchestrator.experiment.guest_spec import GuestSpec, guest_argument_summaries, guest_arguments, guest_spec
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_reports import report_patterns
 from orchestrator.guest.machine import Login, Machine
-from orchestrator.paths import user_path
-from orchestrator.probes.loading import WATCHED, load
-from orchestrator.program import PROGRAM
-from orchestrator.run.debugging import Debugging, check_gdb
+from orchestrator.library.guest_command import GUEST_COMMAND_LIMIT
+from orchestrator.library.guest_modules import LOADING_LIMIT, GuestModules
+from orchestrator.library.guests import leave_core, wait_for_gdb
+from orchestrator.run.debugging import check_gdb
 from orchestrator.run.machines import machine_for
-
-_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,9}")
-
-
-@dataclass
-class GuestModules:
-    """The modules of a command line: check the options, build them for a kernel, load them into a guest."""
-
-    paths: Sequence[str] = ()
-    parameters: Sequence[str] = ()
-    values: Sequence[str] = ()
-    _built: list[tuple[Module, Mapping[str, str]]] = field(default_factory=list)
-
-    def check(self) -> None:
-        """Raise UsageError for wrong options, before anything is fetched or built."""
-        for given in self.paths:
-            _check_path(given)
-        for option, assignments in (("--param", self.parameters), ("--set", self.values)):
-            for assignment in assignments:
-                if not self.paths:
-                    raise UsageError(f"{option} {assignment}: needs a --module")
-                if not assignment.partition("=")[0] or "=" not in assignment:
-                    raise UsageError(f"{option}: found {assignment!r}; expected NAME=VALUE")
-            _assigned(assignments, option)
-        for key, value in _assigned(self.parameters, "--param").items():
-            wrong = parameter_problem(key.rpartition(".")[2], value)
-            if wrong is not None:
-                raise UsageError(f"--param: {wrong}")
-        if self.values and not any(takes_values(_split(given)[0]) for given in self.paths):
-            hint = "a module's parameters: --param NAME=VALUE"
-            raise UsageError(f"--set {self.values[0]}: needs a --module that is a template or a folder", hint=hint)
-
-    def build(self, context: BuildContext, kernel: Kernel) -> None:
-        """Build the modules. Raises UsageError for an unknown parameter; see ``user_modules``."""
-        wanted_modules: dict[str, Module] = {}
-        requested: list[str] = []
-        assigned = _assigned(self.values, "--set")
-        values = {name: int(value) if _NUMBER.fullmatch(value) else value for name, value in assigned.items()}
-        for given in self.paths:
-            path, name = _split(given)
-            modules = user_modules(context, kernel, path, name=name, values=values if takes_values(path) else {})
-            for module in modules:
-                if wanted_modules.setdefault(module.name, module).file != module.file:
-                    raise UsageError(f"--module {given}: another module is named {module.name}", hint="rename one")
-            requested.append(modules[-1].name)
-        parameters = self._parameters(requested, list(wanted_modules))
-        for loaded, own in parameters.items():
-            check_parameter_names(wanted_modules[loaded], own)
-        self._built = [(module, parameters.get(name, {})) for name, module in wanted_modules.items()]
-
-    def load(self, guest: Guest, time_limit: float) -> None:
-        """Load the modules in the order given, each within ``time_limit`` host seconds.
-
-        Raises RefusedError with the kernel's message, GuestHang, CommandTimeout.
-        """
-        for module, parameters in self._built:
-            load(guest, module.name, module.file, parameters=parameters, time_limit=time_limit, insmod=WATCHED)
-
-    @property
-    def built(self) -> Sequence[Module]:
-        return [module for module, _ in self._built]
-
-    def _parameters(self, requested: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
-        found: dict[str, dict[str, str]] = {}
-        for key, value in _assigned(self.parameters, "--param").items():
-            module, dot, name = key.partition(".")
-            if not dot:
-                module, name = requested[0], key
-                if len(set(requested)) > 1:
-                    hint = f"--param {module}.{key}={value}"
-                    raise UsageError(f"--param {key}: name one of the modules {', '.join(requested)}", hint=hint)
-            module = module.replace("-", "_")
-            if module not in names:
-                raise UsageError(f"--param {key}: {unknown('module', module, names)}")
-            found.setdefault(module, {})[name] = value
-        return found
-
-
-def _check_path(given: str) -> None:
-    path, _ = _split(given)
-    if not given:
-        raise UsageError("--module: found nothing; expected the path of a module's file or folder")
-    if not path.exists():
-        raise UsageError("this module file or folder does not exist", where=given, hint=_hint_for_missing(given, path))
-    if not path.is_dir():
-        find_module(given)
-
-
-def _hint_for_missing(given: str, path: Path) -> str:
-    file, parameters = split_path(given)
-    if parameters:
-        return f"give parameters as a separate option: --module {file} --param {parameters}"
-    if given in templates():
-        return f"build the lab's module first: {PROGRAM} build module {given} --out ."
-    return similar_file(path, SUFFIXES)
-
-
-def _split(given: str) -> tuple[Path, str | None]:
-    """The path, and the module's name of ``FOLDER:NAME``."""
-    path, name = split_member(given)
-    return user_path(path), name
-
-
-def _assigned(given: Sequence[str], option: str) -> dict[str, str]:
-    assigned: dict[str, str] = {}
-    for assignment in given:
-        name, _, value = assignment.partition("=")
-        if name in assigned:
-            raise UsageError(f"{option} {name}: found twice; give it once")
-        assigned[name] = value
-    return assigned
-
 
 _USER = r"[A-Za-z_][A-Za-z0-9_.-]{0,31}"
 _PASSWORD_MAX = 255
-LOADING_LIMIT = 60.0
-"""Default time limit of a module's init function in seconds."""
-
-COMMAND_LIMIT = 600.0
-"""Seconds for the command without --timeout."""
-
 
 _GUEST_OPTIONS = OptionsOf(
     guest_arguments(),
@@ -215,7 +93,7 @@ class GuestChoice:
         typer.Option(
             min=0.1,
             help="Time limit in seconds for the command and for each --module's init function; default: "
-            f"{COMMAND_LIMIT:g}, and {LOADING_LIMIT:g} for an init function.",
+            f"{GUEST_COMMAND_LIMIT:g}, and {LOADING_LIMIT:g} for an init function.",
             show_default=False,
         ),
     ] = None
@@ -277,31 +155,16 @@ class GuestChoice:
     @contextmanager
     def debugged(self, context: BuildContext, guest: Guest) -> Iterator[None]:
         """With ``--gdb``, a context that begins once gdb has attached to the guest, in which modules are loaded."""
-        if not self.gdb:
-            yield
-            return
-        kernel = ready_kernel(context, self._spec.kernel_spec)
-        with closing(Debugging(context, kernel, self._modules.built, options.say).attach(guest)) as attachment:
-            attachment.wait_until_attached()
+        with wait_for_gdb(context, self._spec, self._modules.built, guest) if self.gdb else nullcontext():
             yield
 
     @contextmanager
     def leaving_core(self, context: BuildContext, guest: Guest) -> Iterator[None]:
-        """A context at whose end the guest leaves a vmcore, if it has left none before."""
+        """A context at whose end the guest leaves the vmcore of ``--core``, if it has left none before."""
         try:
             yield
         finally:
-            guest.keep_core()
-            if self.core is not None and self.core.exists():
-                options.say(f"vmcore: {self.core}")
-                options.say(f"to open it: {opening_command(context, self._unchanged_kernel(context), self.core)}")
-
-    def _unchanged_kernel(self, context: BuildContext) -> Kernel | None:
-        """The guest's kernel; None if its tree was edited or rebuilt while the guest ran."""
-        try:
-            return ready_kernel(context, self._spec.kernel_spec)
-        except (LabError, OSError):
-            return None
+            leave_core(context, self._spec, guest)
 
     @cached_property
     def _modules(self) -> GuestModules:
@@ -350,30 +213,3 @@ def _no_data(folder: Path) -> UsageError:
     else:
         hint = similar_file(folder, ("",))
     return UsageError("this folder does not exist", where=str(folder), hint=hint)
-
-
-def unexpected_trouble(guest: Guest) -> GuestOops | None:
-    """The error for unexpected reports of the guest's kernel since boot, or for its taint; None without any."""
-    try:
-        guest.check_console()
-        guest.check_taint(has_reported=bool(guest.reports()))
-    except GuestOops as trouble:
-        return with_console_log(trouble, guest.console.path)
-    return None
-
-
-def with_console_log(trouble: GuestOops, console: Path) -> GuestOops:
-    """The error with the path of the console log, which is then kept, and a hint for the user."""
-    hint = "--allow-oops REGEX allows an expected report" if trouble.detail else trouble.hint
-    return GuestOops(trouble.what, where=str(console), detail=trouble.detail, hint=hint)
-
-
-def with_kernel_reports(error: GuestError, guest: Guest) -> GuestError:
-    """The error with the reports of the guest's kernel."""
-    trouble = None if isinstance(error, GuestPanic) else unexpected_trouble(guest)
-    if trouble is None:
-        return error
-    if isinstance(error, GuestOops):
-        return trouble
-    error.detail = (*error.detail, trouble.what, *trouble.detail)
-    return error

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from pathlib import Path
 
 from orchestrator.deadline import Deadline
@@ -55,10 +54,10 @@ def fetch_folder(guest: Guest, path: str, target: Path, time_limit: float) -> No
             raise
     except OSError as error:  # also if the target appeared meanwhile
         raise HostError(f"cannot write the guest's {path}: {error.strerror}", where=str(target)) from None
-    print(f"copied the guest's {path} to {target} (files: {len(names)}, bytes: {size})", file=sys.stderr, flush=True)
+    guest.say(f"copied the guest's {path} to {target} (files: {len(names)}, bytes: {size})")
     if skipped:
         what = "links, special files and names that cannot be printed"
-        print(f"{skipped} of {path} were left out: {what}", file=sys.stderr, flush=True)
+        guest.say(f"{skipped} of {path} were left out: {what}")
 
 
 def _copy(guest: Guest, path: str, names: list[str], target: Path, deadline: Deadline) -> int:

@@ -5,16 +5,20 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from itertools import repeat
 from pathlib import Path
 
 from orchestrator.artifacts.cache import BuildContext
-from orchestrator.artifacts.kernels import ready_kernel
-from orchestrator.errors import GuestError
+from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.opening_cores import opening_command
+from orchestrator.errors import GuestError, LabError
 from orchestrator.experiment.guest_spec import GuestSpec
+from orchestrator.guest.guest import Guest
 from orchestrator.library.tested_guest import TestedGuest
+from orchestrator.run.debugging import Debugging
 from orchestrator.run.machines import machine_for
 from orchestrator.steps import LOG_NAME, step_log
 
@@ -56,3 +60,32 @@ def log_folder(path: Path | None) -> Iterator[Path]:
     finally:
         if not keep:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def wait_for_gdb(context: BuildContext, spec: GuestSpec, modules: Sequence[Module], guest: Guest) -> Iterator[None]:
+    """Stop a guest with these modules loaded until gdb has attached, which stays until the end of the block.
+
+    Raises GuestError, HostError.
+    """
+    kernel = ready_kernel(context, spec.kernel_spec)
+    with closing(Debugging(context, kernel, modules, context.say).attach(guest)) as attachment:
+        attachment.wait_until_attached()
+        yield
+
+
+def leave_core(context: BuildContext, spec: GuestSpec, guest: Guest) -> None:
+    """Have a guest with a ``core_file`` leave its vmcore, if it has left none before, and say how to open it."""
+    guest.keep_core()
+    core = guest.core_file
+    if core is not None and core.exists():
+        context.say(f"vmcore: {core}")
+        context.say(f"to open it: {opening_command(context, _unchanged_kernel(context, spec), core)}")
+
+
+def _unchanged_kernel(context: BuildContext, spec: GuestSpec) -> Kernel | None:
+    """The guest's kernel; None if its tree was edited or rebuilt while the guest ran."""
+    try:
+        return ready_kernel(context, spec.kernel_spec)
+    except (LabError, OSError):
+        return None

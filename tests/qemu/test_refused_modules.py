@@ -17,9 +17,9 @@ import yaml
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.cli.one_guest import GuestModules
 from orchestrator.errors import LabError
 from orchestrator.guest.guest import Guest
+from orchestrator.library.guest_modules import GuestModules
 
 FOLDER = Path(__file__).parent
 GOLDEN = FOLDER / "golden" / "refused_modules.txt"

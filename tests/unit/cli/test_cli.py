@@ -37,13 +37,14 @@ from orchestrator.artifacts.module_source import render, templates
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.catalog.kernels import KernelSpec
-from orchestrator.cli import execute, one_guest
+from orchestrator.cli import execute, one_guest, options
 from orchestrator.cli import run as run_command
 from orchestrator.cli.console_lab import ConsoleLab
 from orchestrator.cli.main import app
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import Plan, plan
+from orchestrator.library import guest_command
 from orchestrator.results.modelled import CpuPrices
 from orchestrator.results.runs import Run, RunIdentity, find_run, prepare_directory, write_results
 from orchestrator.run import benchmark_kind, boot
@@ -533,7 +534,7 @@ def test_a_hyphen_alone_is_no_option_of_a_guest_s_command() -> None:
 def test_a_program_that_the_guest_lacks_is_named(
     given: tuple[str, ...], status: int, words: str, has_hint: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    guest = MagicMock()
+    guest = MagicMock(say=options.say)
     guest.run.return_value.status = status
 
     @contextmanager
@@ -542,7 +543,7 @@ def test_a_program_that_the_guest_lacks_is_named(
 
     monkeypatch.setattr(execute, "start_guest", started)
     monkeypatch.setattr(one_guest.GuestChoice, "machine", MagicMock())
-    monkeypatch.setattr(one_guest, "unexpected_trouble", lambda _: None)
+    monkeypatch.setattr(guest_command, "unexpected_trouble", lambda _: None)
     result = orchestrator("exec", "--offline", *given)
     assert result.exit_code == status
     assert words in result.stderr

@@ -3,24 +3,28 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from orchestrator.cli.execute import FetchedFiles
 from orchestrator.errors import GuestConnectionLost, GuestError, HostError
 from orchestrator.guest import fetched_folder
 from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.fetched_folder import fetch_folder
 from orchestrator.guest.guest import Guest
+from orchestrator.library.fetched_files import FetchedFiles
 
 
 class GuestWithFile:
     """A guest that has /there, and is gone once /gone was asked for."""
 
     has_failed = False
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr)
 
     def run(self, argv: Sequence[str], *, time_limit: float) -> CommandResult:
         assert list(argv[:2]) == ["test", "-d"]
@@ -52,6 +56,9 @@ class ListedGuest:
 
     def __init__(self, printed: Sequence[bytes], contents: Mapping[str, bytes]) -> None:
         self._printed, self._contents = printed, contents
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr)
 
     def run(self, argv: Sequence[str], *, time_limit: float) -> CommandResult:
         printed = b"" if "!" in argv else b"".join(name + b"\0" for name in self._printed)

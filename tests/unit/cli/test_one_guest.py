@@ -19,9 +19,10 @@ def test_a_tree_that_changed_while_the_guest_ran_hides_neither_panic_nor_vmcore(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tree, core = build_tree(tmp_path / "linux"), tmp_path / "panic.vmcore"
-    choice, context = GuestChoice({"kernel": str(tree)}, core=core), BuildContext(Cache(tmp_path / "cache"))
+    choice, context = GuestChoice({"kernel": str(tree)}, core=core), BuildContext(Cache(tmp_path / "cache"), say=print)
     core.write_bytes(b"")
     guest = create_autospec(Guest, instance=True)
+    guest.core_file = core
 
     def panicking() -> None:
         with choice.leaving_core(context, guest):
@@ -31,7 +32,7 @@ def test_a_tree_that_changed_while_the_guest_ran_hides_neither_panic_nor_vmcore(
     with pytest.raises(GuestPanic, match="it died"):
         panicking()
     guest.keep_core.assert_called_once_with()
-    said = capsys.readouterr().err.splitlines()
+    said = capsys.readouterr().out.splitlines()
     assert said[0].endswith(f"vmcore: {core}")
     assert "to open it: " in said[1]
     assert str(core) in said[1]
