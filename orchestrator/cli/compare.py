@@ -10,18 +10,18 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.artifacts.git_tree import is_revision
 from orchestrator.cli import options
 from orchestrator.comparison.comparison_forms import ComparisonView
 from orchestrator.comparison.comparison_json import PrintedComparison
 from orchestrator.errors import UsageError
+from orchestrator.library.baselines import remove_baseline, set_baseline
 from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.formats import Format, Formats
 from orchestrator.library.stored import compared_kernels, load_comparison
 from orchestrator.paths import lab_dir
 from orchestrator.program import PROGRAM
 from orchestrator.results.runs import find_run
-from orchestrator.results.store import LATEST, Store, check_baseline_name, unknown_baseline
+from orchestrator.results.store import LATEST
 
 COMPARISON = Formats("comparison")
 
@@ -62,13 +62,23 @@ def compare(
         Path | None,
         typer.Option(metavar="FILE", help="File for --format html; default: stdout, or comparison.html on a terminal."),
     ] = None,
-    set_baseline: Annotated[
+    new_baseline: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Make run A this baseline, and stop.", autocompletion=options.baselines),
+        typer.Option(
+            "--set-baseline",
+            metavar="NAME",
+            help="Make run A this baseline, and stop.",
+            autocompletion=options.baselines,
+        ),
     ] = None,
-    remove_baseline: Annotated[
+    former_baseline: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Remove this baseline, and stop.", autocompletion=options.baselines),
+        typer.Option(
+            "--remove-baseline",
+            metavar="NAME",
+            help="Remove this baseline, and stop.",
+            autocompletion=options.baselines,
+        ),
     ] = None,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
@@ -80,12 +90,12 @@ def compare(
     1 if one exceeds its budget, failed on a side, is missing or cannot be compared, and 2 if nothing can be compared.
     """
     given = names or []
-    options.check_one({"--set-baseline": set_baseline is not None, "--remove-baseline": remove_baseline is not None})
-    if set_baseline is not None:
-        _set(set_baseline, given)
+    options.check_one({"--set-baseline": new_baseline is not None, "--remove-baseline": former_baseline is not None})
+    if new_baseline is not None:
+        _set(new_baseline, given)
         return
-    if remove_baseline is not None:
-        _remove(remove_baseline, given)
+    if former_baseline is not None:
+        _remove(former_baseline, given)
         return
     if out is not None:
         if not form.is_page:
@@ -102,7 +112,7 @@ def compare(
         request = ExperimentRequest(config, overrides or (), only or (), kconfig, make or ())
         compared = lab.compare_measured(request, given[0], given[1])
     else:
-        _check_stored(given, {"--set, --kconfig and --make": overrides or kconfig or make, "--fleet": fleet})
+        _check_stored({"--set, --kconfig and --make": overrides or kconfig or make, "--fleet": fleet})
         if kernels is None:
             compared = load_comparison(given or [LATEST], only or [])
             if compared.is_with_itself:
@@ -114,15 +124,12 @@ def compare(
     raise typer.Exit(0 if compared.passes else 1)
 
 
-def _check_stored(names: Sequence[str], given: Mapping[str, object]) -> None:
+def _check_stored(given: Mapping[str, object]) -> None:
     for option, value in given.items():
         if value:
             is_one = " and " not in option
             what = f"{option} {'needs' if is_one else 'need'} --config"
             raise UsageError(what, hint=f"leave {'it' if is_one else 'them'} out")
-    if any("@" in name and ":" not in name and is_revision(name) for name in names):  # a cell's id may have a @
-        hint = f"{PROGRAM} compare --config CONFIG TREE@A TREE@B"
-        raise UsageError("comparing commits needs an experiment to measure", hint=hint)
 
 
 def _check_number(names: Sequence[str], most: int) -> None:
@@ -133,20 +140,13 @@ def _check_number(names: Sequence[str], most: int) -> None:
 
 def _set(name: str, runs: Sequence[str]) -> None:
     _check_number(runs, 1)
-    check_baseline_name(name)
-    run = find_run(runs[0] if runs else LATEST, lab_dir())
+    run, before = set_baseline(name, runs[0] if runs else LATEST)
     if run.unfinished:
         print(run.unfinished_sentence, file=sys.stderr)
-    with Store.open(lab_dir()) as store:
-        before = store.baselines().get(name)
-        store.set_baseline(name, run.record.run)
-    was = f" (previously {before.run})" if before is not None and before.run != run.record.run else ""
+    was = f" (previously {before})" if before not in (None, run.record.run) else ""
     typer.echo(f"{name} is {run.record.run}{was}")
 
 
 def _remove(name: str, runs: Sequence[str]) -> None:
     _check_number(runs, 0)
-    with options.opened_store() as store:
-        if store is None:
-            raise unknown_baseline(name, {})
-        store.remove_baseline(name)
+    remove_baseline(name)

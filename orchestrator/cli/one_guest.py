@@ -161,10 +161,11 @@ class GuestChoice:
     @contextmanager
     def leaving_core(self, context: BuildContext, guest: Guest) -> Iterator[None]:
         """A context at whose end the guest leaves the vmcore of ``--core``, if it has left none before."""
+        spec = self._spec  # now: its tree may change meanwhile
         try:
             yield
         finally:
-            leave_core(context, self._spec, guest)
+            leave_core(context, spec, guest)
 
     @cached_property
     def _modules(self) -> GuestModules:

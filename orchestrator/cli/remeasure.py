@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -15,12 +13,8 @@ from orchestrator.cli.console_lab import ConsoleLab, outcome
 from orchestrator.errors import UsageError
 from orchestrator.library.cell_timelines import cell_timelines
 from orchestrator.library.formats import Format, Formats
-from orchestrator.library.stopped_cell import stopped_cell
-from orchestrator.program import PROGRAM
+from orchestrator.library.stopped_cell import entry_place, stopped_cell
 from orchestrator.run.debugging import StopPlace
-
-_ENTRY = re.compile(r"([\w.$]+)(?::([1-9]\d{0,8}))?", re.ASCII)
-_QUOTED = 80
 
 
 def debug(
@@ -46,23 +40,15 @@ def debug(
     options.check_one({"--at": at is not None, "--instruction": instruction is not None})
     place = StopPlace(instruction or 1) if at is None else _entry(at)
     lab = ConsoleLab(offline=offline, verbose=verbose)
-    named, record = stopped_cell(lab, cell, place, lambda text: _say(text, cell, place))
+    named, record = stopped_cell(lab, cell, place)
     print(f"{record.id}: {outcome(record)}, as in run {named.run.record.run}")
 
 
 def _entry(given: str) -> StopPlace:
-    match = _ENTRY.fullmatch(given)
-    if match is None:
-        raise UsageError(f"--at: found {given[:_QUOTED]!r}; expected SYMBOL or SYMBOL:N, N from 1")
-    return StopPlace(int(match[2] or 1), match[1])
-
-
-def _say(text: str, cell: str, place: StopPlace) -> None:
-    options.say(f"{place.name} of {cell}: {text}")
-    if place.number > 1:
-        before = place.number - 1
-        option = f"--instruction {before}" if place.symbol is None else f"--at {place.symbol}:{before}"
-        options.say(f"to go back: {PROGRAM} debug {shlex.quote(cell)} {option}")
+    try:
+        return entry_place(given)
+    except UsageError as error:
+        raise UsageError(f"--at: {error.what}") from None
 
 
 TIME_LINES = Formats("time lines")

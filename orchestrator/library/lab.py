@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import UsageError
@@ -19,12 +21,18 @@ if TYPE_CHECKING:
     from orchestrator.comparison.comparison import ComparedRuns
     from orchestrator.comparison.series import MeasuredSeries
     from orchestrator.cost.request import CostRequest
+    from orchestrator.experiment.experiment import Experiment
     from orchestrator.library.bisected_change import BisectedChange
+    from orchestrator.library.dry_run import DryRun
     from orchestrator.library.experiment_request import ExperimentRequest
     from orchestrator.library.function_probes import Disassembly
     from orchestrator.library.measured_costs import MeasuredCosts
     from orchestrator.library.tested_guest import TestedGuest
     from orchestrator.profile.stored.profile_difference import ProfileDifference
+    from orchestrator.profile.stored.timeline import Timeline
+    from orchestrator.results.contract import CellRecord
+    from orchestrator.results.history import Quantity
+    from orchestrator.results.history_steps import Steps
 
 
 @dataclass(frozen=True)
@@ -121,11 +129,77 @@ class Lab(Measurer):
 
         return [with_code(difference_of(*pair)) for pair in stored_pairs(before, after)[0]]
 
+    def dry_run(self, experiment: Experiment, *, only: Sequence[str] = ()) -> DryRun:
+        """What ``run`` would do, by what is in the cache: nothing is fetched, built or started. Raises ConfigError."""
+        from orchestrator.library.dry_run import dry_runs
+
+        return next(dry_runs(self, [experiment], only))
+
+    def set_baseline(self, name: str, run: str = LATEST) -> str | None:
+        """Give a run a name that ``compare`` and others take; returns the run that had it. Raises UsageError."""
+        from orchestrator.library.baselines import set_baseline
+
+        return set_baseline(name, run)[1]
+
+    def remove_baseline(self, name: str) -> None:
+        """Remove a name; its run stays. Raises UsageError for an unknown name."""
+        from orchestrator.library.baselines import remove_baseline
+
+        remove_baseline(name)
+
+    def histories(self, metric: str | None = None, *, overhead: bool = False) -> Sequence[Steps]:
+        """How a cell's value or overhead went from run to run: of one metric ``EXPERIMENT:CELL``, or of all of a name.
+
+        Without a name those with a step in the newest runs. Raises UsageError if there is none.
+        """
+        from orchestrator.library.histories import changed_histories, named_histories
+        from orchestrator.results.store import no_run_yet
+
+        with opened_store() as store:
+            if store is None:
+                raise no_run_yet(lab_dir())
+            quantity: Quantity = "overhead" if overhead else "value"
+            if metric is None:
+                return changed_histories(store, quantity, None, self.progress.warn)
+            return named_histories(store, metric, quantity)
+
+    def timeline(self, *cells: str) -> Sequence[Timeline]:
+        """One call of each stored cell ``RUN:CELL``, function by function; each is measured again.
+
+        Raises UsageError for a cell that has no call to show, LabError for one without a number.
+        """
+        from orchestrator.library.cell_timelines import cell_timelines
+
+        with self.speaking():
+            return cell_timelines(self, cells)
+
+    def debug(self, cell: str, *, at: str | None = None, instruction: int = 1) -> CellRecord:
+        """Stop a stored cell ``RUN:CELL`` in a timed call, wait until gdb detaches, and return its new record.
+
+        It stops before the instruction of this number, or ``at`` ``SYMBOL`` or ``SYMBOL:N``, where the timed calls
+        enter a function for the N-th time. The listener is told how to attach. Raises UsageError for a cell or a place
+        that cannot be stopped at, LabError if the cell has not its stored value, HostError without gdb.
+        """
+        from orchestrator.library.stopped_cell import entry_place, stopped_cell
+        from orchestrator.run.debugging import StopPlace
+
+        return stopped_cell(self, cell, StopPlace(instruction) if at is None else entry_place(at))[1]
+
     def disassembly(self, kernel: str, function: str, cpu: str | None = None) -> Disassembly:
         """A kernel function's instructions, and the probes that each can take, which a guest is asked."""
         from orchestrator.library.disassembly import disassembly  # not for each command: it loads a disassembler
 
         return disassembly(self.context(), kernel, function, cpu)
+
+    def build_tree(self, tree: str | PathLike[str] | None = None, make: Sequence[str] = ()) -> Path:
+        """Build the kernel of a tree, by default that around the current folder; returns the path of its image.
+
+        ``make`` are variables ``NAME=VALUE``. A tree without a configuration gets the lab's. Raises UsageError,
+        HostError, BuildError.
+        """
+        from orchestrator.library.tree_build import built_tree
+
+        return built_tree(self.context(), None if tree is None else Path(tree), make).image
 
     def guest(self, **arguments: object) -> AbstractContextManager[TestedGuest]:
         """A guest, restored or booted, that ends with the block. The arguments are those of pytest's mark ``guest``.

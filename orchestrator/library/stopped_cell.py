@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import re
+import shlex
+from functools import partial
 
 from orchestrator.benchmarks.calls.call_programs import calls_before_timed
 from orchestrator.benchmarks.registry import kinds
@@ -12,18 +14,27 @@ from orchestrator.errors import LabError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.library.measurer import Measurer
 from orchestrator.library.stored import RunCell, find_cell
+from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.debugging import Debugging, PlaceStop, StopPlace, check_gdb
 from orchestrator.run.remeasured_cell import RemeasuredCell
 
+_ENTRY = re.compile(r"([\w.$]+)(?::([1-9]\d{0,8}))?", re.ASCII)
+_QUOTED = 80
 _LONGER = 10
 """Times the most instructions of the cell's calls: none takes as many."""
 
 
-def stopped_cell(
-    measurer: Measurer, name: str, place: StopPlace, told: Callable[[str], None]
-) -> tuple[RunCell, CellRecord]:
-    """Stop a cell ``RUN:CELL`` at a place of a timed call; ``told`` gets how to attach gdb.
+def entry_place(text: str) -> StopPlace:
+    """Where timed calls enter a function, ``SYMBOL`` or ``SYMBOL:N`` for the N-th time. Raises UsageError."""
+    match = _ENTRY.fullmatch(text)
+    if match is None:
+        raise UsageError(f"found {text[:_QUOTED]!r}; expected SYMBOL or SYMBOL:N, N from 1")
+    return StopPlace(int(match[2] or 1), match[1])
+
+
+def stopped_cell(measurer: Measurer, name: str, place: StopPlace) -> tuple[RunCell, CellRecord]:
+    """Stop a cell ``RUN:CELL`` at a place of a timed call; the listener is told how to attach gdb.
 
     Returns the stored cell and its record of this time. Raises UsageError for a cell or a place that cannot be stopped
     at, LabError if the cell has not its stored value.
@@ -36,7 +47,8 @@ def stopped_cell(
         raise UsageError(f"a call of {stored.id} has {most:g} instructions, not {place.number}")
     with measurer.building() as context, ScratchFolder("orchestrator-debug-") as folder:
         remeasured = RemeasuredCell.of(context, kinds(), named.run, stored)
-        debugging = Debugging(context, remeasured.artifacts.kernel, remeasured.modules, told)
+        announce = partial(_announce, measurer, name, place)
+        debugging = Debugging(context, remeasured.artifacts.kernel, remeasured.modules, announce)
         usual = int(most) if most == min(stored.samples) else None
         stop = PlaceStop(debugging, place, calls_before_timed, math.ceil(_LONGER * most), usual)
         try:
@@ -50,6 +62,14 @@ def stopped_cell(
         if not stop.has_stopped:
             raise UsageError(f"the timed calls of {stored.id} do not come to {place.name}")
     return named, record
+
+
+def _announce(measurer: Measurer, name: str, place: StopPlace, text: str) -> None:
+    measurer.say(f"{place.name} of {name}: {text}")
+    if place.number > 1:
+        before = place.number - 1
+        option = f"--instruction {before}" if place.symbol is None else f"--at {place.symbol}:{before}"
+        measurer.say(f"to go back: {PROGRAM} debug {shlex.quote(name)} {option}")
 
 
 def _checked_cell(cell: CellRecord) -> CellRecord:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from orchestrator.artifacts.git_tree import is_revision
 from orchestrator.comparison.comparison import (
     CellPair,
     ComparedRuns,
@@ -81,6 +82,9 @@ def load_comparison(names: Sequence[str], only: Sequence[str], find: Find = find
 
     Raises UsageError if nothing can be compared.
     """
+    if any("@" in name and ":" not in name and is_revision(name) for name in names):  # a cell's id may have a @
+        hint = f"{PROGRAM} compare --config CONFIG TREE@A TREE@B"
+        raise UsageError("comparing commits needs an experiment to measure", hint=hint)
     first = find_named(names[0], find)
     second = find_named(names[1], find) if len(names) > 1 else None
     before, after = (NamedCells(run_before(first.run), None), first) if second is None else (first, second)

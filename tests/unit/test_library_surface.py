@@ -103,6 +103,61 @@ def test_runs_are_found_and_compared_and_become_tables(lab: Path, tmp_path: Path
         own_lab.compare(first, other, first)
 
 
+def test_a_dry_run_has_the_cells_and_starts_nothing(lab: Path) -> None:
+    own_lab = orchestrator.Lab()
+    planned = own_lab.dry_run(own_lab.build(CONTENT), only=["probe=kprobe"])
+    (boot,) = planned.boots
+    assert boot.command[0].startswith("qemu-system-")
+    assert "(kernel of debian-686, not built)" in boot.command
+    assert len(boot.cells) == 2  # the baseline, too
+    assert all("gtodbench" in planned_cell.cell.benchmark for planned_cell in boot.cells)
+    assert not lab.exists()
+    with pytest.raises(ConfigError, match=r"matches none|no cell"):
+        own_lab.dry_run(own_lab.build(CONTENT), only=["probe=kprobes"])
+
+
+def test_a_run_gets_and_loses_a_name(lab: Path, tmp_path: Path) -> None:
+    first = store_run(lab, tmp_path / "a", cell("none"))
+    own_lab = orchestrator.Lab()
+    assert own_lab.set_baseline("mine", first) is None
+    assert own_lab.set_baseline("mine") == first
+    assert own_lab.find("mine").record.run == first
+    own_lab.remove_baseline("mine")
+    with pytest.raises(UsageError, match="mine"):
+        own_lab.remove_baseline("mine")
+
+
+def test_the_histories_of_a_name_are_those_of_its_cells(lab: Path, tmp_path: Path) -> None:
+    own_lab = orchestrator.Lab()
+    with pytest.raises(UsageError, match="no run"):
+        own_lab.histories()
+    for folder in ("a", "b"):
+        value = 409.0 if folder == "a" else 500.0
+        store_run(lab, tmp_path / folder, cell("none", samples=[value], value=value))
+    (steps,) = own_lab.histories()
+    assert [step.change for step in steps.ordered] == [91.0]
+    assert own_lab.histories(str(steps.history.metric)) == [steps]
+
+
+@pytest.mark.parametrize(
+    ("at", "what"), [("vfs_read:0", "expected SYMBOL or SYMBOL:N"), ("", "expected SYMBOL"), ("vfs_read", "no run")]
+)
+def test_a_wrong_place_or_cell_is_refused_before_a_guest_starts(lab: Path, at: str, what: str) -> None:
+    with pytest.raises((UsageError, HostError), match=f"{what}|gdb is not installed"):
+        orchestrator.Lab().debug("latest:kprobe", at=at)
+    assert not lab.exists()
+
+
+def test_a_time_line_needs_a_stored_cell(lab: Path) -> None:
+    with pytest.raises(UsageError, match="no run"):
+        orchestrator.Lab().timeline("latest:kprobe")
+
+
+def test_only_a_tree_is_built(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not a kernel's tree"):
+        orchestrator.Lab(offline=True).build_tree(tmp_path)
+
+
 def test_without_pandas_a_run_says_what_to_install(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = orchestrator.Lab().find(store_run(lab, tmp_path / "a", cell("none")))
     monkeypatch.setitem(sys.modules, "pandas", None)

@@ -44,7 +44,7 @@ from orchestrator.cli.main import app
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import Plan, plan
-from orchestrator.library import guest_command
+from orchestrator.library import dry_run, guest_command
 from orchestrator.results.modelled import CpuPrices
 from orchestrator.results.runs import Run, RunIdentity, find_run, prepare_directory, write_results
 from orchestrator.run import benchmark_kind, boot
@@ -480,11 +480,11 @@ def test_a_dry_run_and_a_run_refuse_the_same_cells_alike(
         kernel = ready_kernel(context, spec)
         return replace(kernel, config={**kernel.config, "CONFIG_DEBUG_FS": "n"})
 
-    for module in (run_command, boot):
+    for module in (dry_run, boot):
         monkeypatch.setattr(module, "ready_kernel", without_debugfs)
-    dry_run = orchestrator("run", str(file), "--dry-run", "--offline")
-    assert dry_run.exit_code == 0, dry_run.output
-    cells = [line.strip().partition("; unsupported: ") for line in dry_run.stdout.splitlines() if "; unsup" in line]
+    done = orchestrator("run", str(file), "--dry-run", "--offline")
+    assert done.exit_code == 0, done.output
+    cells = [line.strip().partition("; unsupported: ") for line in done.stdout.splitlines() if "; unsup" in line]
     told = {cell.split()[0]: sentence for cell, _, sentence in cells}
     assert told
     assert all(reason in sentence for sentence in told.values())

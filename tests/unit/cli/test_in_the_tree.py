@@ -13,10 +13,10 @@ from called_commands import orchestrator, refusal
 from user_trees import build_tree, kernel_source
 
 from orchestrator.artifacts import own_kernel_build
-from orchestrator.cli import in_the_tree
 from orchestrator.cli.console_lab import ConsoleLab
 from orchestrator.cli.in_the_tree import tree_kernel
 from orchestrator.errors import ConfigError, HostError, UsageError
+from orchestrator.library import tree_build
 from orchestrator.library.tree_experiments import experiments, tree_around
 from orchestrator.program import PROGRAM
 
@@ -29,7 +29,7 @@ X86_64 = ("X86_64", "FTRACE", "FPROBE")
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A source tree, the current folder, on a host with all packages."""
-    for module in (in_the_tree, own_kernel_build):
+    for module in (tree_build, own_kernel_build):
         monkeypatch.setattr(module, "check_all_installed", lambda lists: None)
     (tmp_path / "linux").mkdir()
     monkeypatch.chdir(tmp_path / "linux")
@@ -142,7 +142,7 @@ def test_missing_packages_are_named_before_anything_is_written(tree: Path, monke
         if "type-packages.txt" in lists:
             raise HostError(f"{lists['type-packages.txt']} needs dwarves")
 
-    monkeypatch.setattr(in_the_tree, "check_all_installed", missing)
+    monkeypatch.setattr(tree_build, "check_all_installed", missing)
     assert "needs dwarves" in refusal("build", status=3)
     assert not (tree / ".config").exists()
 
