@@ -26,7 +26,7 @@ from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.exact import exact
 from orchestrator.results.modelled import ModelledCell
 from orchestrator.results.parameters import (
-    ABOUT_MAPS,
+    ABOUT_HITS,
     AT,
     ATTACHED,
     ENTERED,
@@ -123,8 +123,8 @@ class Cost:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What was done with a BPF program's maps, and what its hits do with them."""
-        return [said for parameter in ABOUT_MAPS if (said := parameter.of(self.cell))]
+        """What was done with a BPF program's maps, what its hits do with them, and which hits the number leaves out."""
+        return [said for parameter in ABOUT_HITS if (said := parameter.of(self.cell))]
 
 
 def costs_in(

@@ -18,6 +18,7 @@ from orchestrator.files import ScratchFolder, sha256_of
 from orchestrator.guest.guest import Guest
 from orchestrator.plain_text import counted
 from orchestrator.probes import bpf_program
+from orchestrator.probes.bpf_hits import nearest_multiple
 from orchestrator.probes.bpf_program import AttachTarget
 from orchestrator.probes.tracefs import event_number
 from orchestrator.results.contract import Record
@@ -48,9 +49,9 @@ class EventHits(Record):
         if len(self.passes) < 2:
             return False
         before, last = self.passes[-2:]
-        each = nearest(last, self.calls)
+        each = nearest_multiple(last, self.calls)
         return before == last or (
-            each == nearest(before, self.calls) and is_near(before, self.calls) and is_near(last, self.calls)
+            each == nearest_multiple(before, self.calls) and is_near(before, self.calls) and is_near(last, self.calls)
         )
 
     def per_call(self, event: str, name: str) -> int:
@@ -61,7 +62,7 @@ class EventHits(Record):
         if not self.passes:
             return 1
         last = self.passes[-1]
-        each = nearest(last, self.calls)
+        each = nearest_multiple(last, self.calls)
         hint = "name another call: --call, or calls of yours: --workload FILE.c"
         if not each and self.is_repeated and is_near(last, self.calls):
             raise UsageError(f"the call {name} does not hit it", where=event, hint=hint)
@@ -72,14 +73,9 @@ class EventHits(Record):
         return each
 
 
-def nearest(hits: int, calls: int) -> int:
-    """How often each of the calls hits it, if not for some hits more or fewer."""
-    return (2 * hits + calls) // (2 * calls)
-
-
 def is_near(hits: int, calls: int) -> bool:
     """Whether so many hits are a multiple of the calls but for what interrupts may add, to them or to an idle pass."""
-    return abs(hits - nearest(hits, calls) * calls) <= _MOST_INTERRUPTS
+    return abs(hits - nearest_multiple(hits, calls) * calls) <= _MOST_INTERRUPTS
 
 
 def is_event(name: str) -> bool:

@@ -165,6 +165,10 @@ class Attachment(ABC):
         """Parameters of the cell that only the armed probe knows."""
         return {}
 
+    def learn(self, profile: CellProfile) -> None:
+        """Learn from a profile of the calls as they are timed how often each of them runs what is attached."""
+        del profile
+
     def with_code_lines(self, profile: CellProfile) -> CellProfile:
         """A profile of calls that hit the probe, with the source lines of the code that the kernel generated for it."""
         return profile

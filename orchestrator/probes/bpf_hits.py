@@ -3,12 +3,16 @@
 
 A call may pass a tracepoint several times, and the function of the probe point once. So a program at an event has a
 witness at that event. A program that has run more often than its place was hit is at other places, too.
+
+The witness knows which process runs a program, and not whether that is within the calls: other tasks that are hit for
+the calls are hit for others, too. QEMU's counts of the calls that are timed tell: a run that the clock sees begins at
+the program's first instruction, whichever task it is in.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -95,7 +99,8 @@ class _Group:
     """Programs at one place, an ``event`` or the probe point, and the witness there.
 
     ``idle`` are the hits of a pass without calls, ``idle_others`` those of other threads meanwhile. ``runs`` are each
-    program's while the witness was there, as the kernel has counted them.
+    program's while the witness was there, as the kernel has counted them. ``timed`` are the hits of a call that QEMU
+    has counted, and ``elsewhere`` those of a call besides them, which no clock sees.
     """
 
     def __init__(self, witness: Witness, event: AttachTarget | None) -> None:
@@ -103,6 +108,8 @@ class _Group:
         self.programs: list[UserBpfProgram] = []
         self.idle, self.idle_others = 0, 1
         self.runs: Sequence[int] = ()
+        self.timed: int | None = None
+        self.elsewhere, self.is_by_others, self.is_uniform = 0, False, True
         self._before: Sequence[int] = ()
 
     def begin(self) -> None:
@@ -121,12 +128,51 @@ class _Group:
         """The hits of the calls, and of others.
 
         An event that nothing hits without the calls is hit for them by any thread: the kernel may leave packets to its
-        own (ksoftirqd), six of 3000 on Debian's Linux 6.1.
+        own (ksoftirqd), six of 3000 on Debian's Linux 6.1. Of others, and of functions that other processes enter for
+        the calls, QEMU's counts say how many each call has; all threads together must have had them.
         """
         hits, hits_of_others = self.witness.counts(called)
         if not called.calls:
             self.idle, self.idle_others = hits, hits_of_others
+        elif self.timed is not None and self.is_at_known_place(self.programs[0]):
+            of_calls = self.idle + self.timed * called.calls
+            if self._are_of_calls(hits - of_calls, hits_of_others - self.idle_others, called.calls):
+                return of_calls, hits + hits_of_others - of_calls
         return (hits + hits_of_others, 0) if self.is_event and not self.idle_others else (hits, hits_of_others)
+
+    def _are_of_calls(self, more: int, by_others: int, calls: int) -> bool:
+        """Whether the hits that QEMU has counted are those of the process, or else of all threads together.
+
+        The process had ``more`` than them, and others had some besides those of a pass without calls. Raises
+        EvidenceError for a program that runs for the calls, and never within them.
+        """
+        if not self.is_event and (not more or not self.timed):
+            return not more
+        besides = hits_besides(more + by_others, calls)
+        self.elsewhere, self.is_by_others = besides or 0, more < 0
+        if besides and not self.timed:
+            what = f"{self.programs[0].described} runs {besides} times a call, and never within what is timed"
+            raise EvidenceError(what, hint="other tasks run it, or it runs later: no call pays for it")
+        return not more or besides == 0 or (self.is_event and besides is not None)
+
+    def learn(self, executed: Mapping[int, int], calls: int) -> None:
+        """Learn the ``timed`` hits from how often ``calls`` executed the instructions at addresses; None if unequal."""
+        program, info = self.programs[0], self.programs[0].program.info()
+        code = {address: times for address, times in executed.items() if 0 <= address - info.code < info.jited}
+        runs = code[min(code)] if code else 0  # kernels with IBT or CFI may call it behind its first instruction
+        hits, rest = divmod(runs, calls * program.runs_per_hit)
+        self.timed = None if rest else hits
+        self.is_uniform = not runs or all(times % runs == 0 for times in code.values())
+
+    def remarks(self) -> Iterator[str]:
+        """What is to be said of the hits of a call."""
+        every = self.elsewhere + (self.timed or 0)
+        if self.elsewhere:
+            yield f"{self.elsewhere} of {every} hits of a call are outside of what is timed: in other tasks, or later"
+        if self.is_by_others:
+            yield "other tasks than the calls' own have hits, too: QEMU has counted those within the timed calls"
+        if self.is_event and (self.timed or 0) > 1 and not self.is_uniform:
+            yield f"a hit is the mean of {self.timed} runs of a call, which take different ways"
 
     def is_at_known_place(self, program: UserBpfProgram) -> bool:
         return self.is_event or (program.function is not None and program.kind not in _MAY_RUN_ALONE)
@@ -175,6 +221,15 @@ class ProgramHits:
         self._elsewhere = [
             _Elsewhere(user_bpf_program) for user_bpf_program in elsewhere if user_bpf_program.number not in here
         ]
+
+    def learn(self, executed: Mapping[int, int], calls: int) -> None:
+        """Learn from QEMU how often ``calls``, as they are timed, execute the instructions at these addresses."""
+        for group in self._groups:
+            group.learn(executed, calls)
+
+    def remarks(self) -> Sequence[str]:
+        """What is to be said of the hits of a call, of the first place."""
+        return [*self._groups[0].remarks()]
 
     @property
     def is_counting(self) -> bool:
@@ -257,6 +312,17 @@ class ProgramHits:
             runs = (elsewhere.runs - elsewhere.idle) // elsewhere.program.runs_per_hit
             if runs > _OTHERS:
                 yield elsewhere.program, runs
+
+
+def hits_besides(more: int, calls: int) -> int | None:
+    """How often each of the calls is hit besides what the clock sees, by all ``more`` hits; None where unequally."""
+    each = nearest_multiple(more, calls)
+    return each if each >= 0 and abs(more - each * calls) <= _noise(calls) else None
+
+
+def nearest_multiple(hits: int, calls: int) -> int:
+    """How often each of the calls hits it, if not for some hits more or fewer."""
+    return (2 * hits + calls) // (2 * calls)
 
 
 def _noise(calls: int) -> int:

@@ -19,11 +19,11 @@ from orchestrator.probes.evidence import Observation
 from orchestrator.probes.point import ProbePoint, find_static_branch
 from orchestrator.probes.symbols import Symbols
 
-_ITERATOR, STUB, _CALL = "__traceiter_", "__probestub_", "__SCT__tp_func_"
+ITERATOR, STUB, _CALL = "__traceiter_", "__probestub_", "__SCT__tp_func_"
 """Functions of every tracepoint: the stub exists since Linux 6.4, the static call on architectures that have one."""
 
 
-_NAMES, _STUBS = re.compile(_ITERATOR + r"\w{1,100}"), re.compile(STUB + r"\w{1,100}")
+_NAMES, _STUBS = re.compile(ITERATOR + r"\w{1,100}"), re.compile(STUB + r"\w{1,100}")
 
 
 _ITERATOR_FIELD = 5
@@ -87,7 +87,7 @@ class Tracepoint:
         assert self.static_call is not None
         code = guest.read_memory(self.static_call, 5)
         target = self.static_call + len(code) + int.from_bytes(code[1:], "little", signed=True)
-        expected = functions[0] if len(functions) == 1 else symbols.address(_ITERATOR + self.name)
+        expected = functions[0] if len(functions) == 1 else symbols.address(ITERATOR + self.name)
         if code[0] != JMP or target != expected:
             raise EvidenceError(
                 f"the static call of the tracepoint {self.name} is {code.hex(' ')} at {self.static_call:#x}, "
@@ -98,9 +98,9 @@ class Tracepoint:
 def find_tracepoint(guest: Guest, symbols: Symbols, name: str) -> Tracepoint:
     """A tracepoint of the kernel that is off. Raises EvidenceError if there is none, or if it is on."""
     iterators = symbols.functions_like(_NAMES)
-    iterator = iterators.get(_ITERATOR + name)
+    iterator = iterators.get(ITERATOR + name)
     if iterator is None:
-        hint = did_you_mean(name, [function.removeprefix(_ITERATOR) for function in iterators])
+        hint = did_you_mean(name, [function.removeprefix(ITERATOR) for function in iterators])
         raise EvidenceError(f"the guest's kernel has no tracepoint {name}", hint=hint)
     word = _word_of(iterator)
     address = _struct_at(guest, symbols, name, iterator)
@@ -123,7 +123,7 @@ def _functions_field(guest: Guest, symbols: Symbols, word: struct.Struct, iterat
 
     Up to Linux 6.13 regfunc and unregfunc come in between; later kernels have them in a struct of their own (``ext``).
     """
-    iterator = iterators.get(_ITERATOR + _REGISTERING)
+    iterator = iterators.get(ITERATOR + _REGISTERING)
     stubs = 1 if symbols.functions_like(_STUBS) else 0
     behind = _ITERATOR_FIELD + 1 + stubs
     if iterator is not None and symbols.functions(_REGISTERS):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -35,7 +36,7 @@ from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.traced_functions import BPF_TRAMPOLINE, check_trampoline
 from orchestrator.probes.user_point import UserPoint
 from orchestrator.profile.stored.cell_profile import CellProfile, CodeLine
-from orchestrator.results.parameters import BPF_SECTION, BPF_SIZED, BPF_STACK
+from orchestrator.results.parameters import BPF_HITS, BPF_SECTION, BPF_SIZED, BPF_STACK
 
 _LOADER = "/tmp/bpfload"  # noqa: S108 - in the guest
 
@@ -167,11 +168,23 @@ class UserBpfAttachment(PlacedAttachment):
     def recorded(self, called: attachment.Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
         raise AssertionError("a user's programs do not record")
 
+    def learn(self, profile: CellProfile) -> None:
+        executed = Counter[int]()
+        for symbol in profile.symbols:
+            if symbol.place == "generated":
+                executed.update({symbol.address + at.offset: at.executed for at in symbol.instructions})
+        self._hits.learn(executed, profile.calls)
+
     def facts(self) -> Mapping[str, int | str]:
-        """The sections and sizes of the programs."""
+        """The sections and sizes of the programs, and what is to be said of the hits of a call."""
         sections = cut(", ".join(dict.fromkeys(program.section for program in self._programs)), _LONGEST_PHRASE)
         programs = {program.number: program.program for program in self._programs}
-        return {BPF_SECTION: sections, **bpf_program.program_facts(programs.values()), **self._trial.facts()}
+        return {
+            BPF_SECTION: sections,
+            **bpf_program.program_facts(programs.values()),
+            **self._trial.facts(),
+            **({BPF_HITS: "; ".join(said)} if (said := self._hits.remarks()) else {}),
+        }
 
 
 class ObjectAttachment(UserBpfAttachment):

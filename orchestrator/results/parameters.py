@@ -69,6 +69,9 @@ BPF_SIZED, BPF_NEW_KEYS = TextParameter("bpf_sized"), TextParameter("bpf_new_key
 """The maps of a user's object that the lab gave a size, since its source gives none; those that hits insert into."""
 ABOUT_MAPS = (BPF_SIZED, BPF_NEW_KEYS)
 """Sentences for notes on a BPF program's maps: what the lab did with them, and what limits the number."""
+BPF_HITS = TextParameter("bpf_hits")
+"""What is to be said of a call's hits: that they differ from each other, or that the clock does not see all of them."""
+ABOUT_HITS = (*ABOUT_MAPS, BPF_HITS)
 BPF_VERIFIED, BPF_INSTRUCTIONS = CountParameter("bpf_verified"), CountParameter("bpf_instructions")
 """Instructions that the verifier has walked, and those of the programs, of all that are attached."""
 BPF_MACHINE_CODE, BPF_STACK = CountParameter("bpf_machine_code_bytes"), CountParameter("bpf_stack_bytes")

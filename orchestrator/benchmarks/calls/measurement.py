@@ -67,7 +67,7 @@ from orchestrator.profile.stored.instructions_by_purpose import by_purpose
 from orchestrator.profile.stored.profile_files import plain_file
 from orchestrator.results.contract import CellRecord, Evidence, ExecutedClasses, centre_of, valid_result
 from orchestrator.results.parameters import (
-    ABOUT_MAPS,
+    ABOUT_HITS,
     ACCELERATOR,
     CONTENDED,
     CONTENDED_LINES,
@@ -493,6 +493,8 @@ def _profiled(
                 counter.timeline(mark, marked.timed, profile, workload.program).write(work.profile)
         if measured.varies or float(profile.per_call(profile.executed)) == measured.samples[0]:
             break
+    if armed is not None:
+        armed.attachment.learn(profile)
     if work.profile is None:
         return CallCounts(executed=executed, entries=entries)
     evidence = stored(profile if armed is None else armed.attachment.with_code_lines(profile), work.profile)
@@ -523,6 +525,8 @@ def _paired(work: CellContext, events: Path | None) -> tuple[Figures, PointObser
     """Samples with and without the probe, interleaved, so that changes on the host or in the kernel affect both."""
     plain, probed = [_timed(work)], []
     counts, last = CallCounts(), _rounds(work) - 1
+    # The counts of QEMU prove hits of modules that do not count, and those of programs in other tasks.
+    is_learning = work.kind.has_own_programs and work.profile is not None
     for number in range(last + 1):
         this = _of_round(work, number)
         with armed_probe(work) as armed:
@@ -532,7 +536,7 @@ def _paired(work: CellContext, events: Path | None) -> tuple[Figures, PointObser
             probed.append(_timed_between(this, armed))
             if number == last:
                 counts = _counted(work, together(probed), armed)
-            if number == last or (number == 0 and armed.attachment.entered_module is None):
+            if number == last or (number == 0 and not is_learning and armed.attachment.entered_module is None):
                 proof = _proof(work, armed, events, counts)
             _check_live(work, probed[-1].live)
         plain.append(_timed(this))
@@ -692,9 +696,9 @@ def hit_notes(proof: PointObservations) -> Iterator[str]:
         yield "the function tracer guards kprobes against recursion here: ftrace_ops_assist_func() calls their handler"
     if proof.counted.live is not None:
         yield "the first hit of a process is a breakpoint trap, behind which the kernel optimises its uprobe"
-    for about_maps in ABOUT_MAPS:
-        if about_maps in proof.facts:
-            yield str(proof.facts[about_maps])
+    for about_hits in ABOUT_HITS:
+        if about_hits in proof.facts:
+            yield str(proof.facts[about_hits])
     if proof.entered:
         listed = proof.facts.get("listed")
         where = f"; the kernel lists probes at {listed}" if listed else ""

@@ -25,7 +25,7 @@ from orchestrator.probes import bpf_attachment
 from orchestrator.probes import bpf_witness as module
 from orchestrator.probes.attachment import Called
 from orchestrator.probes.bpf_attachment import BpfAttachment
-from orchestrator.probes.bpf_hits import UserBpfProgram
+from orchestrator.probes.bpf_hits import UserBpfProgram, hits_besides
 from orchestrator.probes.bpf_program import Attached, AttachTarget, BpfEvent, BpfProgram, ProgramInfo, attached_by
 from orchestrator.probes.bpf_witness import Witness
 from orchestrator.probes.one_liner_attachment import _Process, check_all_kept, written
@@ -548,3 +548,13 @@ def test_only_generated_code_is_asked_for_its_lines() -> None:
 
     assert lined("generated") == tuple(LINES)
     assert lined("user") == ()
+
+
+@pytest.mark.parametrize(
+    ("more", "calls", "each"),
+    [(0, 1000, 0), (-3, 1000, 0), (40, 1000, 0), (1990, 1000, 2), (400, 1000, None), (-400, 1000, None), (29, 30, 1)],
+)
+def test_hits_besides_those_that_the_clock_sees_are_as_many_of_each_call(
+    more: int, calls: int, each: int | None
+) -> None:
+    assert hits_besides(more, calls) == each
