@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
@@ -12,26 +13,28 @@ from pydantic_core import PydanticCustomError
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import compiled_workload
+from orchestrator.artifacts.kernel_events import events
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.call_programs import Calls, user_function
 from orchestrator.catalog.data import existing_file, unknown
 from orchestrator.catalog.probes import (
     CALL_PREFIX,
+    is_one_liner,
     probe_in_catalogue,
 )
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.catalog.user_files import find_workload
 from orchestrator.cost.cost_machine import cost_machine
+from orchestrator.cost.counted_table import CountedTable, counted_table, hit_tracepoints, made_by
 from orchestrator.cost.event_hits import event_hits, is_event
 from orchestrator.cost.existing_places import is_pattern, lacking
 from orchestrator.cost.line import CostLine
 from orchestrator.cost.reaching import (
     FoundCall,
-    ReachedFunctions,
+    ReachedNames,
+    TableCall,
     call_table,
     known_call,
-    made_by,
-    reached_functions,
     reaching_system_call,
 )
 from orchestrator.cost.subjects import ANY_FUNCTION, AttachPlace, Subject
@@ -93,21 +96,36 @@ class CallFinder:
         if self.given.call is not None:
             return self._by_call(subject, place, self.given.call)
         if place.function is not None and ":" not in place.function:
-            entered = known_call(place.function) or self._reached.call(place.function)
+            entered = known_call(place.function) or self._functions(subject).call(place.function)
             if entered is None:
                 raise self._unreached(place.function, "no known call enters it")
-            return self._line(subject, entered.function, entered.benchmark)
+            return self._line(subject, entered.name_reached, entered.benchmark)
+        if place.system_call is None and place.event is not None:
+            return self._by_event(subject, place.event)
         if place.system_call is None:
-            what = f"which call hits {place.event} is not known" if place.event else "which call hits it is not known"
             hint = f"name a call that does: --call CALL, or --workload FILE.c; all calls: {PROGRAM} list calls"
-            raise UsageError(what, where=subject.title, hint=hint)
+            raise UsageError("which call hits it is not known", where=subject.title, hint=hint)
         call = reaching_system_call(place.system_call)
         if call is None:
             with_zeros = f"make it with zeros as arguments: --call {place.system_call}, or "
             named = with_zeros if place.system_call in system_calls() else ""
             hint = f"{named}write a workload that makes it: --workload FILE.c"
             raise UsageError(f"no known call makes the system call {place.system_call}", where=subject.title, hint=hint)
-        return self._line(subject, self._wrapper(call.function), call.benchmark)
+        return self._line(subject, self._wrapper(call.name_reached), call.benchmark)
+
+    def _by_event(self, subject: Subject, event: str) -> CostLine:
+        tracepoints = self._tracepoints(event)
+        hit = tracepoints.call(event.rpartition(":")[2])
+        if hit is None:
+            raise self._unhit(event, "no known call hits it")
+        return self._line(subject, self._wrapper(hit.call.events[0]), hit.benchmark)
+
+    def _tracepoints(self, event: str) -> ReachedNames:
+        """Which calls hit the tracepoints of an event, ``SYSTEM:NAME`` or ``NAME``, or of a pattern of events."""
+        tracepoints, code = self._table.tracepoints, self.kernel.code
+        if ":" not in event or code is None:
+            return tracepoints
+        return tracepoints.among([name.partition(":")[2] for name in events(code) if fnmatchcase(name, event)])
 
     def _place(self, subject: Subject) -> AttachPlace:
         """Where the subject, or the user, says that it is. Raises UsageError for a place that the kernel lacks."""
@@ -167,36 +185,62 @@ class CallFinder:
         if place.function is not None and ":" not in place.function:
             entered = known_call(place.function)
             if entered is None or entered.name != made.name:
-                its = self._reached.calls.get(made.name, {})
-                entered = ReachedFunctions(calls={made.name: its}).call(place.function)
+                entered = self._functions(subject).by(made.name).call(place.function)
             if entered is None:
                 raise self._unreached(place.function, f"the call {made.name} does not enter it")
-            return self._line(subject, entered.function, entered.benchmark)
+            return self._line(subject, entered.name_reached, entered.benchmark)
         event = next((called for called in (place.system_call or name, name) if called in made.events), made.events[0])
         hits = 1 if place.function else made.events.count(event)
         # A call of one system call passes the tracepoints of all system calls once.
-        is_known = not is_event(place.event or "") or (place.system_call is not None and made.call is not None)
-        program = None if is_known else made_by(self.context, self.kernel.spec.arch, made)
-        if place.event is not None and program is not None:
-            hits = self._event_hits(place.event, program, name)
+        if place.event is not None and (place.system_call is None or made.call is None):
+            hits = self._hits_by(made, place.event, name)
         call = FoundCall(made, event, hits)
         return self._line(subject, place.function or self._wrapper(event), call.benchmark)
 
+    def _hits_by(self, call: TableCall, event: str, name: str) -> int:
+        """How often a call of the table, which the user calls ``name``, hits an event; 1 where it is not known.
+
+        Raises UsageError for one that does not hit it, or not equally often.
+        """
+        if is_event(event):
+            program = made_by(self.context, self.kernel.spec.arch, call)
+            return 1 if program is None else self._event_hits(event, program, name)
+        hit = self._tracepoints(event).by(call.name).call(event.rpartition(":")[2])
+        return 1 if hit is None else hit.hits
+
     def _event_hits(self, event: str, calls: Calls, name: str) -> int:
-        return event_hits(self.context, self.kernel, cost_machine(self.cpu), event, calls).per_call(event, name)
+        machine = cost_machine(self.cpu)
+        try:
+            return event_hits(self.context, self.kernel, machine, event, calls).per_call(event, name)
+        except UsageError:
+            # Other tasks that hit it for the calls hit it for others, too: QEMU tells what is within the calls.
+            hits = hit_tracepoints(self.context, self.kernel, machine, calls).get(event.rpartition(":")[2])
+            if hits is None:
+                raise
+            return hits
+
+    def _functions(self, subject: Subject) -> ReachedNames:
+        """What calls enter; for other probes than BPF programs, whose runs QEMU counts, in the calls' process alone."""
+        has_programs = bool(subject.name) or is_one_liner(subject.row)
+        return self._table.functions if has_programs else self._table.functions_of_one_process
 
     def _line(self, subject: Subject, point: str, benchmark: Mapping[str, object]) -> CostLine:
         amounts = {key: amount for key, amount in _CALLS.items() if key not in benchmark}
         return CostLine(subject, self.given.point or point, {**benchmark, **amounts}, (self.kernel.spec.argument,))
 
     def _unreached(self, function: str, why: str) -> UsageError:
-        alike = self._reached.nearest(function)
+        alike = self._table.functions.nearest(function)
         named = f"known calls enter {', '.join(alike)}; or " if alike else ""
         return UsageError(why, where=function, hint=f"{named}name calls of yours: --workload FILE.c")
+
+    def _unhit(self, event: str, why: str) -> UsageError:
+        alike = self._table.tracepoints.nearest(event.rpartition(":")[2])
+        named = f"known calls hit {', '.join(alike)}; or " if alike else ""
+        return UsageError(why, where=event, hint=f"{named}name calls of yours: --workload FILE.c")
 
     def _wrapper(self, system_call: str) -> str:
         return CALL_PREFIX[self.kernel.spec.arch] + system_call
 
     @cached_property
-    def _reached(self) -> ReachedFunctions:
-        return reached_functions(self.context, self.kernel, cost_machine(self.cpu))
+    def _table(self) -> CountedTable:
+        return counted_table(self.context, self.kernel, cost_machine(self.cpu))

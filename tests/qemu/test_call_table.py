@@ -15,7 +15,8 @@ from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import CALL_PREFIX
 from orchestrator.catalog.system_calls import system_calls
-from orchestrator.cost.reaching import TableCall, call_table, reached_functions
+from orchestrator.cost.counted_table import counted_table
+from orchestrator.cost.reaching import TableCall, call_table
 from orchestrator.experiment.guest_spec import MachineSpec
 from orchestrator.results.contract import CellRecord, RunRecord
 
@@ -73,7 +74,7 @@ def test_each_call_of_the_table_has_a_number(workshop: BuildContext, tmp_path: P
     built = ready_kernel(workshop, kernel_spec(kernel))
     arch = built.spec.arch
     lacking = () if built.config.get("CONFIG_NET") == "y" else OF_NETWORKS
-    reached = reached_functions(workshop, built, MachineSpec(cpu=CPUS[arch]))
+    reached = counted_table(workshop, built, MachineSpec(cpu=CPUS[arch])).functions_of_one_process
 
     def table_of(call: TableCall) -> Mapping[str, object]:
         events = dict.fromkeys((CALL_PREFIX[arch] + event for event in call.events), 1)  # of one with a child

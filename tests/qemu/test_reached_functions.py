@@ -12,7 +12,8 @@ from command_line import CommandLine
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.cost.reaching import call_table, reached_functions
+from orchestrator.cost.counted_table import counted_table
+from orchestrator.cost.reaching import call_table
 from orchestrator.experiment.guest_spec import MachineSpec
 from orchestrator.results.contract import RunRecord
 
@@ -29,6 +30,7 @@ EXPECTED = {
     "security_bprm_check": ("exec", 1),
 }
 """Functions, the call that reaches each, and its hits."""
+TRACEPOINTS = {"consume_skb": ("udp", 1), "tcp_destroy_sock": ("tcp_connect", 2), "task_newtask": ("thread", 1)}
 
 pytestmark = [pytest.mark.qemu, pytest.mark.nightly("makes forty kinds of calls in a guest that counts: a minute each")]
 
@@ -38,11 +40,15 @@ def test_the_found_calls_hit_a_probe_as_often_as_was_counted(
     workshop: BuildContext, tmp_path: Path, kernel: str
 ) -> None:
     built, machine = ready_kernel(workshop, kernel_spec(kernel)), MachineSpec(cpu=CPU)
-    reached = reached_functions(workshop, built, machine)
-    assert list(reached.calls) == [name for name, call in call_table().items() if not call.has_child]  # none failed
+    table = counted_table(workshop, built, machine)
+    assert {name: call.failure for name, call in table.calls.items() if call.failure} == {}
+    assert list(table.calls) == list(call_table())
+    reached = table.functions_of_one_process
     assert reached.call("quotactl_block") is None
     known = [(call.name, function) for call in call_table().values() for function in call.enters]
     assert [reached.calls[name].get(function) for name, function in known] == [1] * len(known)
+    hit = {event: table.tracepoints.call(event) for event in TRACEPOINTS}
+    assert {event: None if call is None else (call.name, call.hits) for event, call in hit.items()} == TRACEPOINTS
     tables = {}
     for function, expected in EXPECTED.items():
         call = reached.call(function)

@@ -13,19 +13,24 @@ from called_commands import orchestrator, refusal
 from host_toolchain import a_kernel
 
 from orchestrator.cost.call_finder import NamedCalls
-from orchestrator.cost.reaching import ReachedFunctions
+from orchestrator.cost.counted_table import CountedCall, CountedTable
 from orchestrator.cost.request import CostRequest
 from orchestrator.errors import LabError
 from orchestrator.library.lab import Lab
 
-REACHED = ReachedFunctions(calls={"getppid": {"__x64_sys_getppid": 1}, "read_zero": {"vfs_read": 1}})
+TABLE = CountedTable(
+    calls={
+        "getppid": CountedCall(functions={"__x64_sys_getppid": 1}),
+        "read_zero": CountedCall(functions={"vfs_read": 1}),
+    }
+)
 
 
 @pytest.fixture(autouse=True)
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A lab of its own, a kernel that is not built, and what calls are known to enter on it."""
     monkeypatch.setattr("orchestrator.cost.request.ready_kernel", lambda _, spec: a_kernel(spec.name))
-    monkeypatch.setattr("orchestrator.cost.call_finder.reached_functions", lambda *_: REACHED)
+    monkeypatch.setattr("orchestrator.cost.call_finder.counted_table", lambda *_: TABLE)
     for name in ("lab", "cache"):
         monkeypatch.setenv(f"ORCHESTRATOR_{name.upper()}", str(tmp_path / name))
     (tmp_path / "here").mkdir()

@@ -13,13 +13,13 @@ from orchestrator.arch import ARCHITECTURES, HOST
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.guest_headers import guest_headers
 from orchestrator.catalog.system_calls import system_calls
-from orchestrator.cost.reaching import ReachedFunctions, call_table, reaching_system_call
+from orchestrator.cost.reaching import ReachedNames, call_table, reaching_system_call
 from orchestrator.errors import UsageError
 from orchestrator.paths import data_dir
 
 IMAGES = data_dir("images")
 FOLDER = IMAGES / "guest" / "calls"
-REACHED = ReachedFunctions(
+REACHED = ReachedNames(
     calls={
         "read_file": {"vfs_read": 1, "vfs_llseek": 1, "shmem_file_read_iter": 1},
         "write_null": {"vfs_write": 1, "fdget_pos": 1},
@@ -59,7 +59,7 @@ def test_every_call_is_a_benchmark_of_an_experiment(name: str) -> None:
 def test_a_call_that_enters_it_once_comes_first_then_the_table_s_order() -> None:
     call = REACHED.call("vfs_read")
     assert call is not None
-    assert (call.name, call.hits, call.function) == ("read_file", 1, "vfs_read")
+    assert (call.name, call.hits, call.name_reached) == ("read_file", 1, "vfs_read")
     assert call.benchmark == {"name": "workload", "file": str(FOLDER / "read_file.c")}
     once, only = REACHED.call("putname"), REACHED.call("vfs_rename")
     assert once is not None
@@ -72,8 +72,8 @@ def test_a_call_that_enters_one_function_of_a_pattern_comes_first() -> None:
     """A program at all of them runs as often as they are entered together."""
     call = REACHED.call("vfs_*")
     assert call is not None
-    assert (call.name, call.function) == ("write_null", "vfs_write")
-    with pytest.raises(UsageError, match=r"read_file enters 2 functions of this pattern: vfs_llseek, vfs_read"):
+    assert (call.name, call.name_reached) == ("write_null", "vfs_write")
+    with pytest.raises(UsageError, match=r"read_file reaches 2 of this pattern: vfs_llseek, vfs_read"):
         REACHED.call("vfs_[lr]*[dk]")
 
 
@@ -81,7 +81,7 @@ def test_a_pattern_s_first_function() -> None:
     for pattern, function in (("vfs_re*", "vfs_read"), ("do_filp_open.isra.0", "do_filp_open.isra.0")):
         call = REACHED.call(pattern)
         assert call is not None
-        assert call.function == function
+        assert call.name_reached == function
 
 
 @pytest.mark.parametrize("function", ["vfs_raed", "gone", "", "do_filp_open", "vfs_read[", "*_nothing"])
@@ -107,7 +107,7 @@ def test_system_calls_of_tracepoints() -> None:
     ):
         found_call = reaching_system_call(name)
         assert found_call is not None
-        assert (found_call.name, found_call.function, found_call.hits) == (call, name, hits)
+        assert (found_call.name, found_call.name_reached, found_call.hits) == (call, name, hits)
     assert reaching_system_call("swapon") is None
 
 
@@ -115,7 +115,7 @@ def test_a_pattern_of_system_calls_is_reached_by_a_call_that_makes_one_of_them()
     for pattern, call, function in (("open*", "open", "openat"), ("*ppid", "getppid", "getppid")):
         found_call = reaching_system_call(pattern)
         assert found_call is not None
-        assert (found_call.name, found_call.function, found_call.hits) == (call, function, 1)
+        assert (found_call.name, found_call.name_reached, found_call.hits) == (call, function, 1)
     assert reaching_system_call("swap*") is None
     with pytest.raises(UsageError, match="mkdir makes 2 system calls of this pattern: mkdir, rmdir"):
         reaching_system_call("[mr][km]*dir")

@@ -17,20 +17,25 @@ from orchestrator.benchmarks.registry import kinds
 from orchestrator.cost.call_finder import CallFinder, NamedCalls
 from orchestrator.cost.cost_experiment import allowed, budget_of_hit, experiment_content, experiment_text, planned_lines
 from orchestrator.cost.cost_machine import DEFAULT_CPU, DEFAULT_KERNEL, cost_kernel
+from orchestrator.cost.counted_table import CountedCall, CountedTable
 from orchestrator.cost.line import CostLine
-from orchestrator.cost.reaching import ReachedFunctions
 from orchestrator.cost.subjects import AttachPlace, Subject
 from orchestrator.errors import UsageError
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan
 
-REACHED = ReachedFunctions(
+TABLE = CountedTable(
     calls={
-        "getppid": {"__x64_sys_getppid": 1},
-        "read_zero": {"vfs_read": 1, "read_iter_zero": 1},
-        "open": {"do_sys_openat2": 1, "__x64_sys_close": 1},
-        "rename": {"vfs_rename": 2, "only_by_rename": 2},
+        "getppid": CountedCall(functions={"__x64_sys_getppid": 1}),
+        "read_zero": CountedCall(functions={"vfs_read": 1, "read_iter_zero": 1}),
+        "open": CountedCall(
+            functions={"do_sys_openat2": 1, "__x64_sys_close": 1},
+            tracepoints={"kmem_cache_alloc": 2, "kmem_cache_free": 1},
+        ),
+        "rename": CountedCall(
+            functions={"vfs_rename": 2, "only_by_rename": 2}, tracepoints={"kmem_cache_alloc": 1, "mm_page_alloc": 2}
+        ),
     }
 )
 ONE = "bpftrace: kprobe:vfs_read { @ = count(); }"
@@ -39,7 +44,7 @@ ONE = "bpftrace: kprobe:vfs_read { @ = count(); }"
 def finder(folder: Path, kernel: str = DEFAULT_KERNEL, **given: Any) -> CallFinder:
     context = BuildContext(Cache(folder / "cache"), offline=True)
     call_finder = CallFinder(context, a_kernel(kernel), DEFAULT_CPU, NamedCalls(**given))
-    vars(call_finder)["_reached"] = REACHED  # no guest is asked
+    vars(call_finder)["_table"] = TABLE  # no guest is asked
     return call_finder
 
 
@@ -49,6 +54,10 @@ def at(function: str) -> Subject:
 
 def of_call(name: str) -> Subject:
     return Subject(f"./own.bpf.c program=of_{name}", "own.bpf.c", AttachPlace(system_call=name), f"of_{name}")
+
+
+def hitting(event: str) -> Subject:
+    return Subject("./own.bpf.c program=hits", "own.bpf.c", AttachPlace(event=event), "hits")
 
 
 MODULE = Subject("./own.c", "own.c", AttachPlace())
@@ -73,6 +82,9 @@ def made(line: CostLine) -> str:
         (of_call("close"), "__x64_sys_close", "open.c", 1),
         (of_call("rename"), "__x64_sys_rename", "rename.c", 2),
         (MECHANISM, "vfs_read", "read_zero.c", 1),
+        (hitting("kmem:kmem_cache_alloc"), "__x64_sys_rename", "rename.c", 1),
+        (hitting("kmem_cache_free"), "__x64_sys_openat", "open.c", 1),
+        (hitting("kmem:mm_page_al*"), "__x64_sys_rename", "rename.c", 2),
     ],
 )
 def test_a_call_is_found_that_reaches_the_place(
@@ -99,6 +111,8 @@ def test_a_call_is_found_that_reaches_the_place(
         (of_call("close"), {"call": "open"}, "__x64_sys_close", "open.c", 1),
         (of_call("getppid"), {"call": "read"}, "__x64_sys_read", "read_zero.c", 1),
         (MECHANISM, {"call": "getppid"}, "__x64_sys_getppid", "getppid", 1),
+        (hitting("kmem:kmem_cache_al*"), {"call": "open"}, "__x64_sys_openat", "open.c", 2),
+        (hitting("kmem:kmem_cache_al*"), {"call": "openat"}, "__x64_sys_openat", "open.c", 2),
         (at("vfs_read"), {"workload": Path("/w.c")}, "vfs_read", "w.c", 1),
         (at("vfs_read"), {"workload": Path("/w.c"), "hits": 3}, "vfs_read", "w.c", 3),
         (at("vfs_read"), {"workload": Path("/w.c"), "point": "ksys_read"}, "ksys_read", "w.c", 1),
@@ -121,6 +135,8 @@ def test_the_user_may_name_calls_and_a_point(
         (MODULE, {}, "own.c", "which call hits it is not known"),
         (MECHANISM, {"workload": Path("/w.c")}, "kprobe", "where the calls hit it is not known"),
         (MODULE, {"point": "nowhere"}, "nowhere", "no known call enters it"),
+        (hitting("kmem:kmem_cache_aloc"), {}, "kmem:kmem_cache_aloc", "no known call hits it"),
+        (hitting("kmem:*"), {}, "*", "open reaches 2 of this pattern: kmem_cache_alloc, kmem_cache_free"),
     ],
 )
 def test_what_no_call_reaches_is_refused_with_what_to_do(
@@ -132,6 +148,8 @@ def test_what_no_call_reaches_is_refused_with_what_to_do(
     assert refused.value.hint
     if where == "vfs_raed":
         assert refused.value.hint.startswith("known calls enter vfs_read")
+    if where == "kmem:kmem_cache_aloc":
+        assert refused.value.hint.startswith("known calls hit kmem_cache_alloc")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Are calls that were counted kept, and only those that have changed counted anew?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from host_toolchain import a_kernel
+
+from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.cost import counted_table as module
+from orchestrator.cost.cost_machine import DEFAULT_CPU, DEFAULT_KERNEL, cost_machine
+from orchestrator.cost.counted_table import CountedCall, counted_table
+from orchestrator.cost.reaching import TableCall
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the calls that a guest was asked for; none is."""
+    names: list[str] = []
+
+    def count(_: object, __: object, calls: Sequence[TableCall]) -> dict[str, CountedCall]:
+        names.extend(call.name for call in calls)
+        return {call.name: CountedCall(functions={f"sys_{call.name}": 1}, tracepoints={"a": 2}) for call in calls}
+
+    monkeypatch.setattr(module, "_artifacts", lambda *_: None)
+    monkeypatch.setattr(module, "_common", lambda _: {"kernel": "one"})
+    monkeypatch.setattr(module, "_title", lambda _: "calls")
+    monkeypatch.setattr(module, "_count", count)
+    return names
+
+
+def test_a_changed_call_alone_is_counted_anew(
+    tmp_path: Path, counted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, kernel = BuildContext(Cache(tmp_path)), a_kernel(DEFAULT_KERNEL)
+    digests = dict.fromkeys(["getppid", "read_zero", "fork"], "old")
+    monkeypatch.setattr(module, "_digests", lambda: dict(digests))
+    first = counted_table(context, kernel, cost_machine(DEFAULT_CPU))
+    assert counted_table(context, kernel, cost_machine(DEFAULT_CPU)) == first
+    assert counted == ["getppid", "read_zero", "fork"]
+    digests |= {"read_zero": "new", "pipe": "new"}
+    second = counted_table(context, kernel, cost_machine(DEFAULT_CPU))
+    assert counted[3:] == ["read_zero", "pipe"]
+    assert list(second.calls) == ["getppid", "read_zero", "fork", "pipe"]
+    monkeypatch.setattr(module, "_common", lambda _: {"kernel": "another"})
+    counted_table(context, kernel, cost_machine(DEFAULT_CPU))
+    assert counted[5:] == ["getppid", "read_zero", "fork", "pipe"]
+    assert second.functions.calls["fork"] == {"sys_fork": 1}
+    assert "fork" not in second.functions_of_one_process.calls
+    assert second.tracepoints.calls["fork"] == {"a": 2}
+
+
+def test_each_call_of_the_table_has_a_digest_of_its_own() -> None:
+    digests = module._digests()
+    assert len({*digests.values()}) == len(digests)
