@@ -14,13 +14,14 @@ from elftools.elf.sections import NoteSection
 from orchestrator.arch import ARCHITECTURES, HOST
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.debian import AptRoot, NoSuchPackageError, Package, PackageSet, pinned_artifact
+from orchestrator.artifacts.kbuild import kbuild_of, make_modules, scratch_folder
 from orchestrator.artifacts.kernel_build import KernelBuild, build_lists, compile_kernel
 from orchestrator.artifacts.kernel_code import VMLINUX
 from orchestrator.artifacts.kernel_config import merged
 from orchestrator.artifacts.kernel_image import extract
 from orchestrator.artifacts.kernel_source import kernel_source
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.modules import Module, make_modules, scratch_folder
+from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.images import debian
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import BuildError, HostError, LabError
@@ -182,7 +183,7 @@ def module_debug_info(context: BuildContext, kernel: Kernel, module: Module) -> 
             of_folder = context.cache.artifact(context.cache.root / "module-folders" / module.key.partition("-")[0])
             variables = of_folder.inputs.get("make") if of_folder is not None else None
             given = map(str, variables) if isinstance(variables, list) else ()
-            finished = make_modules(context, kernel, here, [*given, f"KCFLAGS={flags}", f"KAFLAGS={flags}"])
+            finished = make_modules(context, kbuild_of(kernel), here, [*given, f"KCFLAGS={flags}", f"KAFLAGS={flags}"])
             made = next(scratch.rglob(f"{module.file.name}"), None)
             if finished.status != 0 or made is None or not has_debug_info(made):
                 raise BuildError(f"module {module.name} does not build with -g", detail=finished.complaint())

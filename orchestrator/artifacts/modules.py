@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
-import shlex
 import shutil
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +19,6 @@ from elftools.elf.sections import SymbolTableSection
 
 from orchestrator.arch import OF_MACHINE
 from orchestrator.artifacts.cache import BuildContext, digest
-from orchestrator.artifacts.compiler import compiling_in
 from orchestrator.artifacts.diagnostics import (
     Origins,
     build_error,
@@ -31,180 +27,20 @@ from orchestrator.artifacts.diagnostics import (
     kept_output,
     shown_warnings,
 )
+from orchestrator.artifacts.kbuild import Kbuild, check_buildable, kbuild_of, make_modules, scratch_folder
 from orchestrator.artifacts.kernel_build import strip_debug
-from orchestrator.artifacts.kernel_source import kernel_source
-from orchestrator.artifacts.kernels import Kernel, UnusableTreeError
+from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import in_order
 from orchestrator.artifacts.module_source import OWN, TEMPLATE, ModuleSource, Scalar, Value, render_as
 from orchestrator.artifacts.outside_files import changed_outside, keep_outside, outside_hint, unlisted_hint
 from orchestrator.artifacts.sources import read_sources
-from orchestrator.artifacts.toolchain import compiler_in, llvm_programs
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.probes import find_module
 from orchestrator.catalog.user_files import DAMAGED, header, modinfo, named_modinfo
-from orchestrator.errors import BuildError, ConfigError, HostError, UnsupportedError, UsageError
-from orchestrator.files import ScratchFolder, sha256_of
-from orchestrator.paths import AWKWARD, kbuild_takes
-from orchestrator.process import Finished, run
+from orchestrator.errors import BuildError, ConfigError, UnsupportedError, UsageError
+from orchestrator.files import sha256_of
 from orchestrator.program import PROGRAM
 from orchestrator.steps import step
-
-_NEWER_FLAGS = {"CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT": "-fmin-function-alignment=16"}
-"""Options that a kernel has because of its compiler, with flags that other compilers lack. Linux can do without."""
-
-
-class NoHeadersError(BuildError, UnsupportedError):
-    """No module can be built for a kernel because its headers are not available."""
-
-
-_SIGNED = (
-    "CONFIG_MODULE_SIG_FORCE",
-    "CONFIG_LOCK_DOWN_KERNEL_FORCE_INTEGRITY",
-    "CONFIG_LOCK_DOWN_KERNEL_FORCE_CONFIDENTIALITY",
-)
-"""With any of these a kernel rejects modules not signed by its own key."""
-_PLUGIN = re.compile(r"CONFIG_(?:GCC_PLUGIN_\w+|RANDSTRUCT)")
-
-
-def check_tree(context: BuildContext, kernel: Kernel) -> None:
-    """Report what may not build for a user's tree. Raises UnusableTreeError if no module can be built or loaded."""
-    if kernel.spec.tree is None:
-        return
-    for what, hint in _problems(kernel.spec.tree, kernel):
-        raise UnusableTreeError(f"no module can be built for the kernel in {kernel.spec.tree}: {what}", hint=hint)
-    for note in tree_notes(kernel):
-        context.say(f"note: {note}")
-
-
-def _problems(tree: Path, kernel: Kernel) -> Iterator[tuple[str, str]]:
-    config, compiler, has = kernel.config, compiler_in(kernel.config) or "gcc", kernel.toolchain
-    is_clang, programs = compiler.startswith("clang "), llvm_programs(kernel.config)
-    major = compiler.partition(" ")[2].partition(".")[0]
-    make = f"make -C {shlex.quote(str(tree))}"
-    by = f"{make}{' LLVM=1' if programs else ' CC=clang' if is_clang else ''}"
-    header = tree / "include" / "generated" / "autoconf.h"
-    if header.is_file() and ("CONFIG_CC_IS_CLANG 1" in header.read_text(errors="replace")) != is_clang:
-        yield f"it was configured for {compiler} after another compiler built it", f"{by} bzImage modules"
-    if is_clang and has.name != "clang":
-        linker, packages = (" and ld.lld", f" lld-{major} llvm-{major}") if programs else ("", "")
-        again = f"{make} CC=gcc LD=ld olddefconfig bzImage modules"
-        install = f"apt-get install clang-{major}{packages}"
-        yield (
-            f"it was built by {compiler}{linker}, which this host does not have",
-            f"{install}, or build it again with gcc: {again}",
-        )
-    for option in _SIGNED:
-        if config.get(option) == "y":
-            yield f"it accepts only signed modules ({option})", _without(tree, option)
-    if not (tree / "Module.symvers").is_file():
-        yield "`make modules` has not run there: it has no Module.symvers", f"{by} modules"
-    if not is_clang and any(_PLUGIN.fullmatch(option) and value == "y" for option, value in config.items()):
-        if not any((tree / "scripts" / "gcc-plugins").glob("*.so")):
-            yield "the gcc plugins in its configuration are not built", f"{by} modules"
-        if compiler != has.compiler:
-            what = f"its gcc plugins need {compiler}, which this host does not have"
-            yield what, f"install that compiler as gcc-{major}, or {_without(tree, 'CONFIG_GCC_PLUGINS')}"
-
-
-def _without(tree: Path, option: str) -> str:
-    return f"in {tree}: scripts/config -d {option.removeprefix('CONFIG_')}, and build it again"
-
-
-def tree_notes(kernel: Kernel) -> list[str]:
-    """Why modules may not build for a user's tree; empty for other kernels."""
-    if kernel.spec.tree is None:
-        return []
-    differs = compiler_in(kernel.config) not in (None, kernel.toolchain.compiler)
-    notes = [str(kernel.compiler_note)] if differs else []
-    if kernel.config.get("CONFIG_TRIM_UNUSED_KSYMS") == "y":
-        change = _without(kernel.spec.tree, "CONFIG_TRIM_UNUSED_KSYMS")
-        notes.append(f"the kernel exports only what its own modules use (CONFIG_TRIM_UNUSED_KSYMS); {change}")
-    return notes
-
-
-def make_modules(context: BuildContext, kernel: Kernel, folder: Path, variables: Sequence[str] = ()) -> Finished:
-    """Run make on the Kbuild in ``folder``, whatever its exit status. Raises NoHeadersError, HostError."""
-    context.cache.verify(kernel.headers_makefile)
-    answers = _answers(context, kernel)
-    return _make(kernel, folder, variables, {} if answers is None else _answered_by(answers))
-
-
-_ANSWERS, _SUCCEEDED = Path(__file__).with_name("compiler-answers.mk"), "succeeded"
-
-
-def _answers(context: BuildContext, kernel: Kernel) -> Path | None:
-    """What the kernel's build system asks the compiler at each start, and the compiler takes.
-
-    None where it does not start: the module's own build says why.
-    """
-
-    def record(folder: Path) -> None:
-        shutil.copy(_ANSWERS, folder)
-        (folder / _SUCCEEDED).touch()
-        with scratch_folder() as scratch:
-            (scratch / "Kbuild").touch()
-            recorded = {**_answered_by(folder), "LAB_RECORD": "1"}
-            _make(kernel, scratch, (), recorded).or_raise(BuildError, f"{kernel.spec.name} takes no modules")
-
-    inputs = {
-        **kernel.module_inputs,
-        "linker": kernel.toolchain.linker,
-        "makefile": _ANSWERS.read_text(),
-    }
-    label = f"the compiler's answers for {kernel.spec.name}"
-    with contextlib.suppress(BuildError):
-        return context.cache.obtain("compiler-answers", inputs, label, record).path
-    return None
-
-
-def _answered_by(folder: Path) -> dict[str, str]:
-    """Variables for make, which splits MAKEFILES at spaces: in a cache whose path has one, the compiler is asked."""
-    return {"MAKEFILES": str(folder / _ANSWERS.name), "LAB_SUCCEEDED": str(folder / _SUCCEEDED)}
-
-
-def _make(kernel: Kernel, folder: Path, variables: Sequence[str], answers: Mapping[str, str]) -> Finished:
-    headers, makefile = kernel.headers, kernel.headers_makefile
-    if not headers.is_dir():
-        raise NoHeadersError(f"no module can be built for {kernel.release}: Debian's archive no longer has its headers")
-    if not kbuild_takes(headers):
-        what = f"no module can be built with {headers}: its path has {AWKWARD}"
-        raise HostError(what, hint="set ORCHESTRATOR_CACHE to another folder")
-    where = ["-C", str(headers), "-f", str(makefile), f"M={folder}"]
-    if makefile.parent != headers or "export KBUILD_OUTPUT" in makefile.read_text(errors="replace"):
-        # Else a Makefile since Linux 6.13 takes the source's folder for that of the configured headers, or, in a folder
-        # that a kernel was built in, that folder by the name that it had meanwhile.
-        where.append(f"KBUILD_OUTPUT={headers}")
-    argv = ["make", *where, *kernel.toolchain.for_make(), *_other_options(kernel), *variables, "modules"]
-    return run(argv, time_limit=300, environment={**compiling_in(folder), **answers})
-
-
-def _other_options(kernel: Kernel) -> list[str]:
-    """Options of a packaged kernel turned off for modules: those that need pahole or another compiler."""
-    if kernel.spec.packages is None:
-        return []
-    lacking = ["CONFIG_DEBUG_INFO_BTF_MODULES"]
-    lacking += [option for option, flag in _NEWER_FLAGS.items() if not kernel.toolchain.takes(flag)]
-    return [f"{option}=" for option in lacking if kernel.config.get(option) == "y"]
-
-
-def _debug_flag(kernel: Kernel) -> str:
-    """The compiler's flag for a module's debug information, if the kernel makes nothing else of it.
-
-    It is stripped. Without it objects take a tenth less to compile; and the build ID, a digest of the module before it
-    is stripped, does not depend on the build's folder.
-    """
-    made = ["CONFIG_GENDWARFKSYMS", *(["CONFIG_DEBUG_INFO_BTF_MODULES"] if kernel.spec.packages is None else [])]
-    return "" if any(kernel.config.get(option) == "y" for option in made) else "-g0"
-
-
-@contextlib.contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """A temporary folder whose path the kernel's build system accepts."""
-    standard = tempfile.gettempdir()
-    parent = standard if kbuild_takes(Path(standard)) else "/tmp"  # noqa: S108 - mkdtemp makes it private
-    with ScratchFolder("orchestrator-build-", Path(parent)) as scratch:
-        yield scratch
-
 
 _SHOWN_LINES = 60
 
@@ -228,29 +64,29 @@ class Module:
 
 def build_modules(context: BuildContext, kernel: Kernel, sources: Sequence[ModuleSource]) -> list[Module | BuildError]:
     """Build modules in order; a failed one becomes its BuildError. Raises UnusableTreeError."""
+    if not sources:
+        return []
+    kbuild = kbuild_of(kernel)
 
     def build(source: ModuleSource) -> Module | BuildError:
         try:
-            return _build(context, kernel, source)
+            return _build(context, kbuild, source)
         except BuildError as error:
             return error
 
-    if not all(context.cache.get("modules", _inputs(kernel, source)) for source in sources):
-        spec = kernel.spec
-        if spec.source is not None:
-            kernel_source(context, spec.source, spec.patch_files, spec.files, is_verified=True)
-        check_tree(context, kernel)
-        context.say(f"building {', '.join(dict.fromkeys(source.name for source in sources))} for {kernel.spec.name}")
+    if not all(context.cache.get("modules", _inputs(kbuild, source)) for source in sources):
+        check_buildable(context, kernel)
+        context.say(f"building {', '.join(dict.fromkeys(source.name for source in sources))} for {kbuild.name}")
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="build") as pool:
         modules = list(pool.map(build, sources))
-    show_warnings(context, kernel, [module for module in modules if isinstance(module, Module)])
+    _show_warnings(context, kbuild, [module for module in modules if isinstance(module, Module)])
     return modules
 
 
-def show_warnings(context: BuildContext, kernel: Kernel, modules: Sequence[Module]) -> None:
+def _show_warnings(context: BuildContext, kbuild: Kbuild, modules: Sequence[Module]) -> None:
     """Show each text of warnings once: cells share modules."""
     for name, lines in dict.fromkeys((module.name, module.warnings) for module in modules if module.warnings):
-        heading = f"module {name} for {kernel.spec.name} builds with warnings:"
+        heading = f"module {name} for {kbuild.name} builds with warnings:"
         for line in (heading, *lines):
             with step(line):
                 pass
@@ -258,34 +94,34 @@ def show_warnings(context: BuildContext, kernel: Kernel, modules: Sequence[Modul
         context.warn("\n".join([heading, *lines[:_SHOWN_LINES], *more]))
 
 
-def _build(context: BuildContext, kernel: Kernel, source: ModuleSource) -> Module:
+def _build(context: BuildContext, kbuild: Kbuild, source: ModuleSource) -> Module:
     def build(folder: Path) -> None:
         with scratch_folder() as scratch:
             here = source.write(scratch)
-            missing = _take_objects(context, kernel, source, here)
+            missing = _take_objects(context, kbuild, source, here)
             mapped = f"-ffile-prefix-map={here}/= "  # keeps the folder's name out of messages
-            flags = [f"KCFLAGS={mapped}{_debug_flag(kernel)}", f"KAFLAGS={mapped}-g0"]
-            finished = make_modules(context, kernel, here, flags)
+            flags = [f"KCFLAGS={mapped}{kbuild.debug_flag}", f"KAFLAGS={mapped}-g0"]
+            finished = make_modules(context, kbuild, here, flags)
             if finished.status != 0:
-                raise _build_error(context, kernel, source, here, finished.stdout + finished.stderr)
-            strip_debug(kernel.toolchain, here / f"{source.name}.ko")
+                raise _build_error(context, kbuild, source, here, finished.stdout + finished.stderr)
+            strip_debug(kbuild.toolchain, here / f"{source.name}.ko")
             shutil.copy(here / f"{source.name}.ko", folder / f"{source.name}.ko")
             (folder / "sources").mkdir()
             keep_warnings(folder / "sources", finished.stderr, here)
             if not shown_warnings(folder / "sources", Origins({})):  # an object with warnings is not shared
                 for name, inputs in missing.items():
-                    keep, title = partial(shutil.copy, here / f"{name}.o"), f"{name}.o for {kernel.spec.name}"
+                    keep, title = partial(shutil.copy, here / f"{name}.o"), f"{name}.o for {kbuild.name}"
                     context.cache.obtain_file("module-objects", inputs, title, f"{name}.o", keep)
             source.write(folder / "sources")
 
-    label = f"{source.name} for {kernel.spec.name}"
-    artifact = context.cache.obtain("modules", _inputs(kernel, source), label, build)
+    label = f"{source.name} for {kbuild.name}"
+    artifact = context.cache.obtain("modules", _inputs(kbuild, source), label, build)
     warnings = shown_warnings(artifact.path / "sources", source.places)
     return Module(source.name, artifact.path / f"{source.name}.ko", artifact.key, artifact.path / "sources", warnings)
 
 
 def _take_objects(
-    context: BuildContext, kernel: Kernel, source: ModuleSource, here: Path
+    context: BuildContext, kbuild: Kbuild, source: ModuleSource, here: Path
 ) -> dict[str, dict[str, object]]:
     """Copy in objects that other modules made of the same texts; return those still to be compiled.
 
@@ -295,7 +131,7 @@ def _take_objects(
     missing, rules = {}, ""
     for name, texts in source.parts().items():
         inputs: dict[str, object] = {
-            **kernel.module_inputs,
+            **kbuild.inputs,
             "object": name,
             "texts": digest(texts),
         }
@@ -307,28 +143,28 @@ def _take_objects(
         shutil.copy(artifact.path / f"{name}.o", here / f"{name}.shared")
         (here / f".{name}.o.cmd").touch()  # modpost reads it
         rules += f"$(obj)/{name}.o: $(src)/{name}.shared\n\tcp $< $@\n"
-    with (here / "Kbuild").open("a") as kbuild:  # Kbuild's own rule (.o_shipped) matches no object since Linux 6.13
-        kbuild.write(rules)
+    with (here / "Kbuild").open("a") as file:  # Kbuild's own rule (.o_shipped) matches no object since Linux 6.13
+        file.write(rules)
     return missing
 
 
-def _inputs(kernel: Kernel, source: ModuleSource) -> dict[str, object]:
+def _inputs(kbuild: Kbuild, source: ModuleSource) -> dict[str, object]:
     return {
-        **kernel.module_inputs,
+        **kbuild.inputs,
         "name": source.name,
         "files": dict(source.files),
         "recipe": "warnings kept",  # earlier modules have no record of their warnings
     }
 
 
-def _build_error(context: BuildContext, kernel: Kernel, source: ModuleSource, scratch: Path, output: str) -> BuildError:
+def _build_error(context: BuildContext, kbuild: Kbuild, source: ModuleSource, scratch: Path, output: str) -> BuildError:
     folder = context.cache.root / "failed-builds" / f"{source.name}-{digest(dict(source.files))}"
     place = source.write(folder)
     places = source.places
     origins = Origins({**{name: place / name for name in source.files}, **places.files}, places.rendered)
     kept = kept_output(output, scratch)
     main = source.origins.get(f"{source.name}_main.c", place)
-    hints = [error_hint(kept, main.parent, source.files), *tree_notes(kernel)]
+    hints = [error_hint(kept, main.parent, source.files), *kbuild.notes]
     if not source.origins or any(origin.suffix == ".j2" for origin in source.origins.values()):
         hints.append(f"the rendered sources are in {folder}")
     return build_error(f"module {source.name} does not build", kept, origins, main, hints)
@@ -342,36 +178,36 @@ def folder_modules(
     context: BuildContext, kernel: Kernel, folder: Path, variables: Mapping[str, Value]
 ) -> Mapping[str, Module]:
     """Every module that a folder's make builds. Raises ConfigError, UsageError, BuildError, UnusableTreeError."""
-    sources = read_sources(find_module(str(folder)))
+    sources, kbuild = read_sources(find_module(str(folder))), kbuild_of(kernel)
     assignments = _assignments(variables)
     content = {name: hashlib.sha256(text).hexdigest() for name, text in sources.items()}
     files = {name: folder / name for name in sources}
     inputs: dict[str, object] = {
-        **kernel.module_inputs,
+        **kbuild.inputs,
         "files": content,
         "make": assignments,
         "recipe": "sources kept, outside files noted",  # earlier folders have less
     }
 
     def build(place: Path) -> None:
-        check_tree(context, kernel)
-        context.say(f"building {folder.name} for {kernel.spec.name}")
+        check_buildable(context, kernel)
+        context.say(f"building {folder.name} for {kbuild.name}")
         with scratch_folder() as scratch:
             _write(sources, folder, scratch)
-            finished = make_modules(context, kernel, scratch, assignments)
+            finished = make_modules(context, kbuild, scratch, assignments)
             if finished.status != 0:
                 kept = kept_output(finished.stdout + finished.stderr, scratch)
                 of_files = outside_hint(kept, folder, sources) or unlisted_hint(kept, sources)
-                hints = [of_files or error_hint(kept, folder, files), *tree_notes(kernel)]
+                hints = [of_files or error_hint(kept, folder, files), *kbuild.notes]
                 raise build_error(f"folder {folder.name} does not build", kept, Origins(files), folder, hints)
             for file in sorted(scratch.rglob("*.ko")):
-                strip_debug(kernel.toolchain, file)
+                strip_debug(kbuild.toolchain, file)
                 shutil.copy(file, place)
             _write(sources, folder, place / "sources")
             keep_warnings(place / "sources", finished.stderr, scratch)
-            keep_outside(place, scratch, (kernel.headers, kernel.headers_makefile.parent, *_OF_COMPILERS))
+            keep_outside(place, scratch, (kbuild.headers, kbuild.makefile.parent, *_OF_COMPILERS))
 
-    label = f"{folder.name} for {kernel.spec.name}"
+    label = f"{folder.name} for {kbuild.name}"
     artifact = context.cache.obtain("module-folders", inputs, label, build)
     changed = changed_outside(artifact.path)
     while changed and inputs.get("outside") != changed:
@@ -386,7 +222,7 @@ def folder_modules(
     if not modules:
         hint = "its obj-m is empty: set the variables it depends on (--set NAME=m), or write obj-m := NAME.o"
         raise ConfigError("builds no module", where=str(folder), hint=hint)
-    show_warnings(context, kernel, list(modules.values())[:1])
+    _show_warnings(context, kbuild, list(modules.values())[:1])
     return modules
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from experiment_boot import boot_of, boot_of_calls
 
-from orchestrator.artifacts import modules
+from orchestrator.artifacts import kbuild
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_source import ModuleSource, render
@@ -108,6 +108,6 @@ def test_a_module_is_the_same_whoever_answers_for_the_compiler(
     answered = content("answered")
     (answers,) = (tmp_path / "answered").glob("compiler-answers/*/succeeded")
     assert len(answers.read_text().splitlines()) > 20
-    monkeypatch.setattr(modules, "_answers", lambda *_: None)
+    monkeypatch.setattr(kbuild, "_answers", lambda *_: None)
     assert content("asked") == answered
     assert not list((tmp_path / "asked").glob("compiler-answers"))
