@@ -120,8 +120,8 @@ def probed_place(kernel: Kernel, cell: CallCell) -> tuple[str, int]:
 def _own_entry(kernel: Kernel, cell: CallCell, symbol: str) -> int:
     """Bytes from a function's symbol to its first own instruction, in the kernel or in one of its loaded modules."""
     code = _code_with(kernel, cell, symbol)
-    offset = entry_offset(code, symbol) if code is not None and code.is_module else None
-    return kernel.entry_offset(symbol) if offset is None else offset
+    offset = None if code is None else entry_offset(code, symbol)
+    return kernel.spec.entry_offset if offset is None else offset
 
 
 def _code_with(kernel: Kernel, cell: CallCell, symbol: str) -> KernelCode | None:
