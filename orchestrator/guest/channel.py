@@ -95,7 +95,7 @@ class TooMuchOutput(GuestError):
     """A command printed more than the lab keeps."""
 
 
-class Output:
+class CommandOutput:
     """A command's output so far, kept or passed to a listener."""
 
     def __init__(self, listener: Listener | None = None) -> None:
@@ -123,7 +123,9 @@ class Output:
 
 
 @contextmanager
-def killed_when_late(command: str, time_limit: float, output: Output, kill: Callable[[], object]) -> Iterator[None]:
+def killed_when_late(
+    command: str, time_limit: float, output: CommandOutput, kill: Callable[[], object]
+) -> Iterator[None]:
     """Context that collects a command's output, and kills a command that prints too much or exceeds its time.
 
     Raises CommandTimeout, or GuestHang if the guest does not answer the kill.

@@ -24,9 +24,9 @@ from orchestrator.guest.channel import (
     DIRECTORY,
     KILL_LIMIT,
     OUTPUT_MAX,
+    CommandOutput,
     CommandResult,
     Listener,
-    Output,
     Stream,
     blocks,
     check_command,
@@ -94,7 +94,7 @@ class FramedChannel:
     def run(self, argv: Sequence[str], *, time_limit: float, listener: Listener | None = None) -> CommandResult:
         """Run a program found in /bin, /sbin or /usr; see ``Channel.run``."""
         check_command(argv)
-        output = Output(listener)
+        output = CommandOutput(listener)
         with self._awake():
             request = self._send(FrameType.EXEC, b"".join(os.fsencode(word) + b"\0" for word in (DIRECTORY, *argv)))
             with killed_when_late(command_name(argv), time_limit, output, lambda: self._kill(request)):
@@ -126,7 +126,7 @@ class FramedChannel:
         """Close the connection; the agent then resets the machine, which ends QEMU."""
         self._socket.close()
 
-    def _collect(self, request: int, output: Output, deadline: Deadline) -> int:
+    def _collect(self, request: int, output: CommandOutput, deadline: Deadline) -> int:
         while True:
             kind, payload = self._reply(request, deadline)
             if kind in (FrameType.STDOUT, FrameType.STDERR):
@@ -140,7 +140,7 @@ class FramedChannel:
     def _kill(self, request: int) -> None:
         deadline = Deadline(DEATH_LIMIT)
         self._send_frame(FrameType.KILL, request, b"", deadline)
-        self._collect(request, Output(lambda stream, data: None), deadline)
+        self._collect(request, CommandOutput(lambda stream, data: None), deadline)
 
     def _done(self, request: int, deadline: Deadline, failure: str = "the request failed", largest: int = 0) -> bytes:
         content = bytearray()

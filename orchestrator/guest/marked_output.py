@@ -11,7 +11,7 @@ import re
 import secrets
 from collections.abc import Sequence
 
-from orchestrator.guest.channel import DIRECTORY, CommandResult, Output, Stream
+from orchestrator.guest.channel import DIRECTORY, CommandOutput, CommandResult, Stream
 from orchestrator.guest.guest_scripts import guest_script
 
 _JUNK_MAX = 4096
@@ -20,7 +20,7 @@ _JUNK_MAX = 4096
 class MarkedCommand:
     """A command on a byte stream, and its output so far."""
 
-    def __init__(self, argv: Sequence[str], output: Output) -> None:
+    def __init__(self, argv: Sequence[str], output: CommandOutput) -> None:
         token = secrets.token_hex(16)
         self.script = guest_script("run-command.sh", token, DIRECTORY, *argv)
         self.argv = tuple(argv)

@@ -28,9 +28,9 @@ from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError,
 from orchestrator.guest.channel import (
     KILL_LIMIT,
     OUTPUT_MAX,
+    CommandOutput,
     CommandResult,
     Listener,
-    Output,
     Stream,
     TooMuchOutput,
     blocks,
@@ -281,7 +281,7 @@ class SerialChannel:
     def run(self, argv: Sequence[str], *, time_limit: float, listener: Listener | None = None) -> CommandResult:
         """Run a program found in the shell's PATH; see ``Channel.run``."""
         check_command(argv)
-        command = MarkedCommand(argv, Output(listener))
+        command = MarkedCommand(argv, CommandOutput(listener))
         beginning = Deadline(KILL_LIMIT + len(command.script) / _SLOWEST)
         self._ask("finish", beginning)  # an earlier request that was broken off
         self._upload("script", command.script, beginning)

@@ -29,9 +29,9 @@ from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError,
 from orchestrator.guest.channel import (
     KILL_LIMIT,
     OUTPUT_MAX,
+    CommandOutput,
     CommandResult,
     Listener,
-    Output,
     Stream,
     blocks,
     check_command,
@@ -274,7 +274,7 @@ class SshChannel:
     def run(self, argv: Sequence[str], *, time_limit: float, listener: Listener | None = None) -> CommandResult:
         """Run a program found in the PATH of the guest's sshd; see ``Channel.run``."""
         check_command(argv)
-        command = MarkedCommand(argv, Output(listener))
+        command = MarkedCommand(argv, CommandOutput(listener))
         with (
             self._started(command.script, Deadline(KILL_LIMIT)) as session,
             killed_when_late(argv[0], time_limit, command.output, lambda: self._kill(session, command)),

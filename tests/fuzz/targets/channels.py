@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestConnectionLost
-from orchestrator.guest.channel import Output, Stream
+from orchestrator.guest.channel import CommandOutput, Stream
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.marked_output import MarkedCommand
 from orchestrator.guest.serial import SerialChannel, SerialLine, log_in
@@ -114,7 +114,7 @@ def read_serial_replies(data: bytes) -> None:
 def read_marked_output(data: bytes) -> None:
     """A command's output between marks; a NUL begins what comes next, on the other stream."""
     with patch.object(secrets, "token_hex", _token):
-        command = MarkedCommand(["true"], Output())
+        command = MarkedCommand(["true"], CommandOutput())
     for number, piece in enumerate(data.split(b"\0")):
         command.feed((Stream.STDOUT, Stream.STDERR)[number % 2], piece)
     assert command.status is not None or not command.ended

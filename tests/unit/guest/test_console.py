@@ -14,7 +14,7 @@ from namespaces import OWN_MOUNTS, fork_with_mount
 
 from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import GuestOops, HostError
-from orchestrator.guest.channel import Output, Stream, complaint
+from orchestrator.guest.channel import CommandOutput, Stream, complaint
 from orchestrator.guest.console import Console, plain_lines
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_reports import REPORT_LINES, KernelReport, Trouble
@@ -155,7 +155,7 @@ def test_escape_sequences_are_left_out() -> None:
 def test_control_characters_are_not_quoted() -> None:
     printed = b"a\x1b[31mb\x1b]0;title\x07c\n\xc2\x9b31md\x7f\r\n\n\ttab \xc3\xa9\n"
     assert plain_lines(printed) == ["abc", "\\x9b31md\\x7f", "\ttab \u00e9"]
-    output = Output()
+    output = CommandOutput()
     output.add(Stream.STDERR, printed)
     assert output.last_lines() == plain_lines(printed)
     assert complaint(b"cat: x: \x1b[2JNo such file\n") == "no such file"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import GuestError, UsageError
-from orchestrator.guest.channel import Output, check_command
+from orchestrator.guest.channel import CommandOutput, check_command
 from orchestrator.guest.confinement import Confinement
 from orchestrator.guest.machine import CountingPlugin, DataDisk, Lan, Machine, RootImage
 from orchestrator.guest.marked_output import MarkedCommand
@@ -128,7 +128,7 @@ def test_a_command_s_words_reach_a_guest_s_shell_as_they_are(words: list[str]) -
     except GuestError:
         assert any("\0" in word for word in words)
         return
-    script = MarkedCommand(argv, Output()).script
+    script = MarkedCommand(argv, CommandOutput()).script
     words_alone = script.removesuffix((data_dir("images") / "guest/run-command.sh").read_bytes())
     assert len(words_alone) < len(script)
     shown = subprocess.run(["sh"], input=words_alone + b'printf "%s\\0" "$@"', capture_output=True, check=True)

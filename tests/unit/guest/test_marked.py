@@ -8,14 +8,14 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.guest.channel import Output, Stream
+from orchestrator.guest.channel import CommandOutput, Stream
 from orchestrator.guest.marked_output import MarkedCommand
 
 TOKEN = re.compile(rb"set -- ([0-9a-f]{32}) ")
 
 
 def marked() -> tuple[MarkedCommand, bytes]:
-    command = MarkedCommand(["a"], Output())
+    command = MarkedCommand(["a"], CommandOutput())
     token = TOKEN.match(command.script)
     assert token is not None
     return command, token[1]
@@ -41,7 +41,7 @@ def test_output_is_found_whole_in_any_pieces(data: st.DataObject) -> None:
 
 def test_a_token_in_the_output_holds_nothing_back() -> None:
     received: list[bytes] = []
-    command = MarkedCommand(["a"], Output(lambda stream, data: received.append(data)))
+    command = MarkedCommand(["a"], CommandOutput(lambda stream, data: received.append(data)))
     token = TOKEN.match(command.script)
     assert token is not None
     printed = [
@@ -59,7 +59,7 @@ def test_a_token_in_the_output_holds_nothing_back() -> None:
 
 def test_output_is_given_on_as_it_comes() -> None:
     received: list[bytes] = []
-    command = MarkedCommand(["a"], Output(lambda stream, data: received.append(data)))
+    command = MarkedCommand(["a"], CommandOutput(lambda stream, data: received.append(data)))
     token = TOKEN.match(command.script)
     assert token is not None
     command.feed(Stream.STDOUT, token[1] + b" 77\nfirst\n")
