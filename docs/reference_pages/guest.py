@@ -44,10 +44,9 @@ NOT_FOR_TESTS = frozenset(
     {
         *(
             "boot",
-            "restore",
-            "reopen",
-            "save",
-            "keep",
+            "continue_from",
+            "written_out",
+            "leave_channel",
             "abort",
             "renew",
             "take_slots",

@@ -32,6 +32,7 @@ from orchestrator.guest.hub import Hub
 from orchestrator.guest.machine import Login, Machine
 from orchestrator.guest.qemu_command import MemoryFile, Wiring, qemu_command
 from orchestrator.guest.saved_state import SavedGuest
+from orchestrator.guest.saving import keep_whole_guest
 from orchestrator.process import not_installed
 
 KIND = "saved-guests"
@@ -168,7 +169,7 @@ def keep_guest(guest: Guest, file: Path) -> None:
     try:
         with ScratchFolder(".kept-", file.parent) as folder:
             saved = SavedGuest(key, folder)
-            guest.keep(saved)
+            keep_whole_guest(guest, saved)
             (saved.folder / _MACHINE).write_bytes(_kept.dump_json(_Kept(key, machine)))
             unfinished = saved.folder / file.name
             with open(unfinished, "xb", opener=private) as opened, tarfile.open(fileobj=opened, mode="w") as archive:

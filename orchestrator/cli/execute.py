@@ -25,6 +25,7 @@ from orchestrator.errors import GuestOops, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.guest.channel import Stream
 from orchestrator.guest.guest import Guest, Watch
+from orchestrator.guest.saving import reopen_guest
 from orchestrator.guest.terminal import ESCAPE_KEY, Prepared, attend
 from orchestrator.library.fetched_files import FetchedFiles
 from orchestrator.library.guest_command import GUEST_COMMAND_LIMIT, GuestCommand
@@ -91,7 +92,7 @@ def _reopen(file: Path, directory: Path, expected: Sequence[re.Pattern[str]]) ->
             guest.expected_reports = expected
             guest.say = options.say
             watch(guest)
-            guest.reopen(saved)
+            reopen_guest(guest, saved)
             return guest
 
         _attend(start, lambda guest: nullcontext(), directory)

@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A guest: its lifecycle, saving and restoring, and the verbs for working in it."""
+"""A guest: its lifecycle, and the verbs for working in it.
+
+::
+
+    off ── boot() ──────────> starting ──> ready ── power_off(), kill(), or its own death ──> gone
+        └─ continue_from() ──┘             │  ^  └─ written_out() ───────────────────────────┘
+                                   pause() v  │ resume()
+                                          paused                                   renew(): off again
+"""
 
 from __future__ import annotations
 
@@ -33,7 +41,7 @@ from orchestrator.guest.console import QUOTED_LINES, REPORTS_MAX, Console, plain
 from orchestrator.guest.debugger import Stub
 from orchestrator.guest.diagnosis import DYING_LIMIT, cause_of, trouble_of
 from orchestrator.guest.framed import FramedChannel
-from orchestrator.guest.guest_files import GuestFiles, SharedMemory, make_guest_files, make_restored_files
+from orchestrator.guest.guest_files import GuestFiles, SharedMemory, make_guest_files
 from orchestrator.guest.interruption import interrupt
 from orchestrator.guest.kernel_reports import KernelReport, Trouble
 from orchestrator.guest.kernel_tests import kunit_results
@@ -41,31 +49,20 @@ from orchestrator.guest.machine import Machine
 from orchestrator.guest.memory_kills import explain_kill, memory_kills
 from orchestrator.guest.monitor import Monitor, Ring, counted_interrupts
 from orchestrator.guest.new_identity import reidentify
-from orchestrator.guest.overlay import check_overlay, keep_overlay
 from orchestrator.guest.panic import answers_interruption
 from orchestrator.guest.panic_watch import CONSOLE_MAX
 from orchestrator.guest.qemu import RunningQemu, mount_data, open_channel
 from orchestrator.guest.qemu_command import MemoryFile, Wiring, counts_file
-from orchestrator.guest.saved_state import SavedGuest, begin_console, keep_files, load_state, save_state
 from orchestrator.guest.slots import Slots, take_slots
 from orchestrator.guest.taint import taint_mask, troubles
 from orchestrator.guest.vmcore import LACKS_NOTE, write_vmcore
+from orchestrator.guest.written_state import GuestParts, WrittenState
 from orchestrator.ktap.results import TestRun
 from orchestrator.process import exit_status
 from orchestrator.steps import step
 
-# The lifecycle of a guest.
-#
-#     off ── boot() ─────> starting ──> ready ── power_off(), kill(), or its own death ──> gone
-#         ├─ restore() ──┤              │  ^  └─ save(), keep() ─────────────────────────┘
-#         └─ reopen() ───┘      pause() v  │ resume()
-#                                      paused                                    renew(): off again
-#
 BOOT_LIMIT = 180.0
 """Seconds from QEMU's start to the agent's first frame; a Debian kernel takes seven on an idle core."""
-
-RESTORE_LIMIT = 60.0
-"""Host seconds from QEMU's start to a restored guest's channel; takes 0.3 on an idle core."""
 
 FAILURES = (GuestExit, GuestPanic, GuestHang, GuestConnectionLost)
 """Raised once a guest has ended by itself, or does not answer."""
@@ -134,7 +131,7 @@ class Guest:
         self._writing_core = threading.Lock()
         self.before_command: Callable[[Sequence[str]], None] = lambda argv: None
         self.directory = directory
-        self._terminal, self._memory = terminal, memory
+        self._terminal, self.memory = terminal, memory
         self._begin_life(name)
 
     def _begin_life(self, name: str) -> None:
@@ -147,7 +144,7 @@ class Guest:
         self.name = name
         self._qemu = RunningQemu(self.directory / f"{name}.qemu")
         self._files: GuestFiles | None = None
-        self._overlay: int | None = None  # open, for saving or keeping the guest
+        self._overlay: int | None = None  # open, for writing the guest out
         self._channel: Channel | None = None
         self._slots: Slots | None = None
         self._stub: Stub | None = None
@@ -208,7 +205,7 @@ class Guest:
             with step("start QEMU"):
                 if self.machine.disk_drivers is not None:
                     self._files = make_guest_files(self.machine, self.directory, self.name)
-                self._start(None if self._memory is None else self._memory.file)
+                self._start(None if self.memory is None else self.memory.file)
             deadline = Deadline(time_limit)
             with step("wait for the agent"), self._qemu.drained_console():
                 stub = BootStub(self._monitor, self.console, self.machine.cpu.name)
@@ -329,7 +326,7 @@ class Guest:
                 is_kept=is_kept,
             ),
             passed=[
-                *(() if self._memory is None else (self._memory.descriptor,)),
+                *(() if self.memory is None else (self.memory.descriptor,)),
                 *(() if self.machine.lan is None else (self.machine.lan.descriptor,)),
             ],
             console_max=self.console_max,
@@ -369,91 +366,46 @@ class Guest:
             self.has_failed = self.has_failed or isinstance(cause, FAILURES)
             raise cause from None
 
-    def restore(self, saved: SavedGuest, time_limit: float = RESTORE_LIMIT) -> None:
-        """Continue as a copy of a saved guest of this machine. On failure nothing is left running.
+    def continue_from(self, state: WrittenState, time_limit: float) -> None:
+        """Start QEMU with a written state in place of a boot, and wait for the agent, ``time_limit`` host seconds each.
 
-        The console's log begins with what was printed before saving. Off the exact clock the guest's clock is set and
-        its random pool reseeded; in an image it gets its own host name, machine-id and keys.
+        On failure nothing is left running. Raises GuestError, HostError.
         """
-        with self._starting("restore", "being restored", "restored"):
+        with self._starting(state.verb, f"being {state.done}", state.done):
             with step("start QEMU"):
-                self._files = make_restored_files(self.machine, saved.overlay, self.directory, self.name)
-                begin_console(saved, self.console.path)
-                self._start(saved.memory)
+                self._files = state.make_files(self.machine, self.console.path)
+                self._start(state.memory, is_kept=state.is_kept)
             deadline = Deadline(time_limit)
-            with step("load the devices"):
-                load_state(self._monitor, saved.state, has_memory=False)
+            with step("load the state"):
+                state.load(self._monitor)
             with step("wait for the agent"), self._qemu.drained_console():
-                self._continue(time_limit)
+                # On the exact clock an idle guest's time runs ahead: send the request before the guest continues.
+                ping = self._agent.send_ping()
+                self._monitor.command("cont")
+                self._agent.wait_for_answer(ping, time_limit)
                 reidentify(self._agent, self.machine, self._files.identity)
             with step(f"open the {self.machine.channel} channel"):
-                self._channel = open_channel(self._qemu, self.machine, self._files, deadline)
-        self.restored_from = saved.key
+                self._channel = self._agent
+                if not state.is_kept:
+                    self._channel = open_channel(self._qemu, self.machine, self._files, deadline)
 
-    def save(self, saved: SavedGuest) -> None:
-        """Write the guest into a saved guest's folder, and end it. Raises GuestError, OSError."""
-        with step(f"save {self.name}"), self._explained("being saved"):
-            if self._qemu.monitor is None or self._memory is None or self.state is not State.READY:
-                raise GuestError(f"a guest that is {self.state} cannot be saved, nor one with memory of QEMU's own")
+    @contextlib.contextmanager
+    def written_out(self, verb: str, done: str) -> Iterator[GuestParts]:
+        """What the guest consists of, for the block to write; the guest rests no more, and ends after the block.
+
+        Raises GuestError with the cause in the guest for what fails in the block.
+        """
+        with step(f"{verb} {self.name}"), self._explained(f"being {done}"):
+            if self._qemu.monitor is None:
+                raise GuestError(f"a guest that is {self.state} cannot be {done}")
             self._qemu.never_rest()
-            self._leave_channel()
-            save_state(self._monitor, saved.state, has_memory=False)
-            keep_files(saved, self._memory, self._written, self.console.path)
-            if self._files is not None and self._files.base is not None:
-                check_overlay(saved.overlay, self._files.base)
+            # The overlay is an open file without a name.
+            written = None if self._overlay is None else Path(f"/proc/self/fd/{self._overlay}")
+            yield GuestParts(self._monitor, written, None if self._files is None else self._files.base)
         self.kill()
 
-    def keep(self, saved: SavedGuest) -> None:
-        """Write the whole guest, memory and devices, into a folder, and end it. Raises GuestError, OSError.
-
-        Works for any state of its kernel, but not with a session on its console.
-        """
-        with step(f"keep {self.name}"), self._explained("being kept"):
-            if self._qemu.monitor is None or self.pid is None or self.state not in (State.READY, State.PAUSED):
-                raise GuestError("a guest that has ended cannot be kept")
-            if self.machine.channel == "serial":
-                raise GuestError("a guest with a session on its console cannot be kept")
-            self._qemu.never_rest()
-            if self.state is State.READY:
-                with contextlib.suppress(GuestError):  # the agent itself may have failed
-                    self._leave_channel()
-            save_state(self._monitor, saved.state, has_memory=True)
-            if self.machine.root is not None:
-                assert self._written is not None
-                assert self._files is not None
-                assert self._files.base is not None
-                keep_overlay(self.machine.root, self._written, self._files.base, saved.overlay)
-        self.kill()
-
-    def reopen(self, saved: SavedGuest, time_limit: float = RESTORE_LIMIT) -> None:
-        """Continue as the kept guest itself, with its identity; the agent is its channel.
-
-        Removes what it has written to ``saved.overlay``. On failure nothing is left running.
-        """
-        with self._starting("reopen", "being reopened", "reopened"):
-            with step("start QEMU"):
-                if self.machine.root is not None:
-                    self._files = GuestFiles(overlay=saved.overlay, base=self.machine.root.base)
-                self._start(None, is_kept=True)
-            with step("load the memory and the devices"):
-                load_state(self._monitor, saved.state, has_memory=True)
-            with step("wait for the agent"):
-                self._continue(time_limit)
-            self._channel = self._agent
-
-    def _continue(self, time_limit: float) -> None:
-        # On the exact clock an idle guest's time runs ahead: send the request before the guest continues.
-        ping = self._agent.send_ping()
-        self._monitor.command("cont")
-        self._agent.wait_for_answer(ping, time_limit)
-
-    @property
-    def _written(self) -> Path | None:
-        """What the guest has written to its disk: the overlay, an open file without a name."""
-        return None if self._overlay is None else Path(f"/proc/self/fd/{self._overlay}")
-
-    def _leave_channel(self) -> None:
-        """Close an SSH connection, to leave no trace of it in the guest's state."""
+    def leave_channel(self) -> None:
+        """Close an SSH connection, to leave no trace of it in the guest's state. Raises GuestError."""
         if self._channel is not self._agent:
             assert self._channel is not None
             self._channel.close()

@@ -20,6 +20,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_files import SharedMemory
 from orchestrator.guest.machine import Machine
 from orchestrator.guest.saved_state import SavedGuest
+from orchestrator.guest.saving import restore_guest, save_guest
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, ModuleMemory
 from orchestrator.results.faults import check_room
 from orchestrator.run.guest_checks import OtherPace, check_clocksource, check_cpus, check_pace, wait_for_clocksource
@@ -97,7 +98,7 @@ class _Start:
             if saved is None:
                 return False
             version = saved.version
-            guest.restore(saved)
+            restore_guest(guest, saved)
             with step("check the restored guest"):
                 _check(guest, saved)
         except BaseException as error:
@@ -152,7 +153,7 @@ class _Start:
                 (saved.folder / _SYMBOLS_FILE).write_bytes(guest.get(KALLSYMS, largest=KALLSYMS_MAX))
             else:
                 check_pace(guest)
-            guest.save(saved)
+            save_guest(guest, saved)
         except (GuestError, EvidenceError) as error:
             if guest.is_aborted:
                 raise

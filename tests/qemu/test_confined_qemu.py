@@ -26,6 +26,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_files import SharedMemory
 from orchestrator.guest.monitor import counted_interrupts
 from orchestrator.guest.saved_state import SavedGuest
+from orchestrator.guest.saving import restore_guest, save_guest
 from orchestrator.pytest_plugin.guest_factory import GuestFactory
 from orchestrator.run.machines import machine_for
 
@@ -187,10 +188,10 @@ def test_an_ordinary_user_s_qemu_is_his(workshop: BuildContext) -> None:
             check_process(first, os.geteuid())
             assert list(listeners_of(Path(f"/proc/{first.pid}"))) == []
             check_monitor(first)
-            first.save(saved)
+            save_guest(first, saved)
         second = Guest(mine, here, "second")
         try:
-            second.restore(saved)
+            restore_guest(second, saved)
             check_process(second, os.geteuid())
             check_monitor(second)
         finally:

@@ -19,6 +19,7 @@ from pseudo_terminals import PSEUDO_TERMINALS
 from orchestrator.artifacts.saved_guests import keep_guest, kept_guest
 from orchestrator.errors import GuestError, HostError, UsageError
 from orchestrator.guest.guest import Guest, State
+from orchestrator.guest.saving import reopen_guest
 from orchestrator.library.tested_guest import TestedGuest
 from orchestrator.pytest_plugin.guest_factory import GuestFactory
 
@@ -35,7 +36,7 @@ def reopened(file: Path, folder: Path) -> tuple[bytes, bytes]:
     folder.mkdir(mode=0o700)
     with kept_guest(file, folder) as (machine, saved):
         guest = Guest(machine, folder)
-        guest.reopen(saved)
+        reopen_guest(guest, saved)
         with guest:
             return guest.get(_BOOT_ID), guest.get("/root/left")
 

@@ -30,11 +30,11 @@ from orchestrator.catalog.probes import probes
 from orchestrator.errors import GuestError
 from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.experiment.plan import Boot
-from orchestrator.guest import guest as saving
-from orchestrator.guest import new_identity, saved_state
+from orchestrator.guest import new_identity, saved_state, saving
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
 from orchestrator.guest.saved_state import SavedGuest
+from orchestrator.guest.saving import save_guest
 from orchestrator.paths import cache_dir, data_dir
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX
 from orchestrator.run import guests
@@ -416,7 +416,7 @@ def test_without_a_cache_entry_that_can_be_read_guests_are_booted(
     with start_guest(context, Guest(machine, tmp_path)) as guest:
         assert guest.restored_from is None
         with pytest.raises(GuestError, match="cannot be saved"):  # its memory is not ours
-            guest.save(SavedGuest("key", tmp_path))
+            save_guest(guest, SavedGuest("key", tmp_path))
     (line,) = said
     assert line.startswith(f"warning: no guest can be saved: the cache entry {place} cannot be read: ")
 
