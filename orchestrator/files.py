@@ -36,10 +36,10 @@ def is_open_file(path: Path, descriptor: int) -> bool:
         return False
 
 
-def is_file(path: Path) -> bool:
+def is_file(path: Path | str) -> bool:
     """Whether ``path`` is a file. Raises OSError if nobody can tell, which Path.is_file has not since Python 3.14."""
     try:
-        return stat.S_ISREG(path.stat().st_mode)
+        return stat.S_ISREG(os.stat(path).st_mode)  # noqa: PTH116  # of a text, too
     except ValueError:  # a NUL in it
         return False
     except OSError as error:

@@ -142,9 +142,7 @@ def _read(folder: Path, left_out: str = "") -> Sequence[_Line]:
 
 def _without(text: str, left_out: str) -> str:
     """A record without the lines of files whose paths begin so."""
-    start = _escaped(left_out)
-    lines = ((line, line.split(" ", 2)[-1]) for line in text.split("\n"))
-    return "\n".join(line for line, path in lines if not path.startswith(start))
+    return re.sub(rf"^[^ \n]+ [^ \n]+ {re.escape(_escaped(left_out))}.*\n", "", text, flags=re.MULTILINE)
 
 
 def _unescaped(path: str) -> str:

@@ -17,6 +17,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from orchestrator.errors import ConfigError
+from orchestrator.files import is_file
 from orchestrator.paths import data_dir
 from orchestrator.process import run
 
@@ -159,19 +160,24 @@ def _named_in(text: str) -> Sequence[str]:
 
 
 def _brought_in(name: str, beside: Sequence[Path], place: Path, folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    """A file named in a file at ``place`` of the folders ``beside``, and the source that belongs to it."""
-    places = (
-        *((parent / name, place / name) for parent in beside),
-        *((folder / name, Path(name)) for folder in folders),
-    )
-    for file, path in places:
-        if file.is_file():
+    """A file named in a file at ``place`` of the folders ``beside``, and the source that belongs to it.
+
+    Paths are texts here: a module has some 600 names, and objects for its 2,000 candidates take five times as long.
+    """
+    places = (*((parent, _joined(place, name)) for parent in beside), *((folder, name) for folder in folders))
+    for folder, path in places:
+        file = _joined(folder, name)
+        if is_file(file):
             key = os.path.normpath(path)
-            yield key, file
-            for suffix in (".c", ".S") if file.suffix == ".h" else ():
-                if (source := file.with_suffix(suffix)).is_file():
-                    yield str(Path(key).with_suffix(suffix)), source
+            yield key, Path(file)
+            for ending in "cS" if file.endswith(".h") else "":
+                if is_file(source := f"{file[:-1]}{ending}"):
+                    yield f"{key[:-1]}{ending}", Path(source)
             return
+
+
+def _joined(folder: Path, name: str) -> str:
+    return name if name.startswith("/") else f"{folder}/{name}"
 
 
 _MOST_FILES = 2000

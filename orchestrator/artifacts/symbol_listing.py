@@ -116,11 +116,11 @@ class SymbolListing:
                 yield from _parsed(line[0])
 
 
-def _in_order(addresses: Iterable[bytes]) -> Sequence[bytes]:
+def _in_order(addresses: Sequence[bytes]) -> Sequence[bytes]:
     """Addresses in hexadecimal, all of one length, so that their order is that of the numbers."""
-    distinct = set(addresses)
-    longest = max(map(len, distinct), default=0)
-    return sorted({address.rjust(longest, b"0") for address in distinct})
+    lengths = set(map(len, addresses))
+    longest = max(lengths, default=0)
+    return sorted(addresses if len(lengths) < 2 else (address.rjust(longest, b"0") for address in addresses))
 
 
 def _in_hex(address: int, like: Sequence[bytes]) -> bytes:
