@@ -29,11 +29,14 @@ from orchestrator.program import CHECKOUT_SCRIPT, NAME, PROGRAM
 from orchestrator.utf8 import use_utf8
 from orchestrator.version import __version__
 
+# libyaml parses some ten times faster; a PyYAML built without it has only the pure Python loader.
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
 
 @functools.cache
 def _own(name: str) -> Mapping[str, Any]:
     """A YAML file of this folder, unchecked: pydantic would add 0.1 s to each start."""
-    content: Mapping[str, Any] = yaml.safe_load(resources.files(__package__).joinpath(name).read_text("utf-8"))
+    content: Mapping[str, Any] = yaml.load(resources.files(__package__).joinpath(name).read_text("utf-8"), _Loader)  # noqa: S506  # a SafeLoader
     return content
 
 
@@ -352,9 +355,14 @@ _YOUNG_OBJECTS = 20_000
 """New objects between two looks for garbage. At Python's 700, looking takes a tenth of the time of most commands."""
 
 
+_PLUGINS_OF_PYDANTIC = "PYDANTIC_DISABLE_PLUGINS"
+
+
 def main() -> None:
     """Run the command line."""
     gc.set_threshold(_YOUNG_OBJECTS)
+    # Else pydantic reads the metadata of everything that is installed, to look for its plugins.
+    os.environ.setdefault(_PLUGINS_OF_PYDANTIC, "__all__")
     _open_closed_streams()
     use_utf8()
     stop_on_signals()
