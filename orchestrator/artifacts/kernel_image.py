@@ -10,7 +10,6 @@ import struct
 import zlib
 from typing import Any
 
-import zstandard
 from elftools.elf.elffile import ELFFile
 
 from orchestrator.arch import I386
@@ -83,12 +82,9 @@ def extract(image: bytes) -> bytes | None:
 
 def unpacked(packed: bytes, most: int) -> bytes | None:
     """Unpacked xz, zstd or gzip data; None if damaged, truncated, or more than ``most`` bytes."""
-    unpacking: Any = zlib.decompressobj(_GZIP_WINDOW)
-    if packed.startswith((_XZ, _ZSTD)):
-        is_xz = packed.startswith(_XZ)
-        unpacking = lzma.LZMADecompressor() if is_xz else zstandard.ZstdDecompressor().decompressobj()
+    unpacking, damage = _unpacking(packed)
     content = bytearray()
-    with contextlib.suppress(lzma.LZMAError, zlib.error, zstandard.ZstdError):
+    with contextlib.suppress(damage):
         for at in range(0, len(packed), _PIECE):
             content += unpacking.decompress(packed[at : at + _PIECE])
             if len(content) > most:
@@ -96,3 +92,14 @@ def unpacked(packed: bytes, most: int) -> bytes | None:
             if unpacking.eof:
                 return bytes(content)
     return None
+
+
+def _unpacking(packed: bytes) -> tuple[Any, type[Exception]]:
+    """What unpacks these data, and its error for damaged ones."""
+    if packed.startswith(_ZSTD):
+        import zstandard  # a library of 20 ms, for a kernel that is not unpacked yet
+
+        return zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError
+    if packed.startswith(_XZ):
+        return lzma.LZMADecompressor(), lzma.LZMAError
+    return zlib.decompressobj(_GZIP_WINDOW), zlib.error

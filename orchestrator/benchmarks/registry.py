@@ -12,12 +12,11 @@ from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from orchestrator.results.contract import RunRecord
-from orchestrator.results.modelled import ModelledCell
-
 if TYPE_CHECKING:
     from orchestrator.experiment.table import KindRegistry
     from orchestrator.report.kind import ReportRegistry
+    from orchestrator.results.contract import RunRecord
+    from orchestrator.results.modelled import ModelledCell
     from orchestrator.run.benchmark_kind import BenchmarkKind
 
 NAMES = ("calls", "attaching", "markers", "scaling", "system")

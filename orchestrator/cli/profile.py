@@ -16,7 +16,8 @@ from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cli import options
-from orchestrator.cli.console_lab import ConsoleLab, outcome
+from orchestrator.cli.console_lab import ConsoleLab
+from orchestrator.cli.progress_lines import outcome
 from orchestrator.errors import ConfigError, LabError, UsageError
 from orchestrator.experiment.file import load_experiment
 from orchestrator.guest.qemu_facts import qemu_cpu_names

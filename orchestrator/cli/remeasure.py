@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options
-from orchestrator.cli.console_lab import ConsoleLab, outcome
+from orchestrator.cli.console_lab import ConsoleLab
+from orchestrator.cli.progress_lines import outcome
 from orchestrator.errors import UsageError
 from orchestrator.library.cell_timelines import cell_timelines
 from orchestrator.library.formats import Format, Formats

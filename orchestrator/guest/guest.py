@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import (
@@ -44,7 +44,6 @@ from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest_files import GuestFiles, SharedMemory, make_guest_files
 from orchestrator.guest.interruption import interrupt
 from orchestrator.guest.kernel_reports import KernelReport, Trouble
-from orchestrator.guest.kernel_tests import kunit_results
 from orchestrator.guest.machine import Machine
 from orchestrator.guest.memory_kills import explain_kill, memory_kills
 from orchestrator.guest.monitor import Monitor, Ring, counted_interrupts
@@ -57,9 +56,11 @@ from orchestrator.guest.slots import Slots, take_slots
 from orchestrator.guest.taint import taint_mask, troubles
 from orchestrator.guest.vmcore import LACKS_NOTE, write_vmcore
 from orchestrator.guest.written_state import GuestParts, WrittenState
-from orchestrator.ktap.results import TestRun
 from orchestrator.process import exit_status
 from orchestrator.steps import step
+
+if TYPE_CHECKING:
+    from orchestrator.ktap.results import TestRun
 
 BOOT_LIMIT = 180.0
 """Seconds from QEMU's start to the agent's first frame; a Debian kernel takes seven on an idle core."""
@@ -497,6 +498,8 @@ class Guest:
 
         Raises UnsupportedError for a kernel without KUnit or its files in debugfs, UsageError for an unknown suite.
         """
+        from orchestrator.guest.kernel_tests import kunit_results  # parsers that few guests need
+
         return kunit_results(self, suites)
 
     def stop_command(self) -> None:

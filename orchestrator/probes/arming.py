@@ -18,17 +18,12 @@ from orchestrator.guest.channel import COMMAND_LIMIT
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_value import kernel_value
 from orchestrator.probes import attachment, evidence, final_form
-from orchestrator.probes.bpf_attachment import bpf_attached
-from orchestrator.probes.event_attachment import event_attached
 from orchestrator.probes.events import check_events, read_events, write_csv
 from orchestrator.probes.evidence import MISSED_RETURNS, Observation
-from orchestrator.probes.graph_attachment import graph_attached
 from orchestrator.probes.loading import load
-from orchestrator.probes.one_liner_attachment import one_liner_attached
 from orchestrator.probes.point import ProbePoint, find_hook, find_static_branch
 from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.probes.traced_functions import Traced
-from orchestrator.probes.user_bpf_attachment import user_bpf_attached
 from orchestrator.results.parameters import LISTED, PROBE_BYTES_EXTRA, PROBE_BYTES_PLAIN
 
 _NUMBER = re.compile(r"(\d{1,20})")
@@ -306,10 +301,23 @@ def attached(
     """
     if isinstance(artifact, Module):
         return module_attached(guest, kind, artifact, point, symbols, time_limit=time_left())
+    # Each way has files of its own, and a run uses a few of them.
     if isinstance(artifact, BpfObject):
+        from orchestrator.probes.user_bpf_attachment import user_bpf_attached
+
         return user_bpf_attached(guest, kind, artifact, point, symbols)
     if artifact is not None and kind.one_liner is not None:
+        from orchestrator.probes.one_liner_attachment import one_liner_attached
+
         return one_liner_attached(guest, kind, artifact, point, symbols, time_left)
     if artifact is not None:
+        from orchestrator.probes.bpf_attachment import bpf_attached
+
         return bpf_attached(guest, kind, artifact, point, symbols)
-    return (graph_attached if kind.event == "graph" else event_attached)(guest, kind, point, symbols)
+    if kind.event == "graph":
+        from orchestrator.probes.graph_attachment import graph_attached
+
+        return graph_attached(guest, kind, point, symbols)
+    from orchestrator.probes.event_attachment import event_attached
+
+    return event_attached(guest, kind, point, symbols)

@@ -15,16 +15,19 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
 from orchestrator.errors import LabError
 from orchestrator.plain_text import plain_line, without_sequences
 from orchestrator.program import command
 from orchestrator.results.cell_filters import only
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.recorded_provenance import FILE_NAME, BootProvenance, RecordedProvenance, provenance_of
 from orchestrator.results.runs import EXPERIMENT_FILE
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.steps import LOG_NAME
+
+if TYPE_CHECKING:
+    from orchestrator.results.recorded_provenance import BootProvenance, RecordedProvenance
 
 _MODULES, _OWN = "modules", "sources"
 _SOURCES = (".c", ".h", ".S", "Kbuild")
@@ -42,6 +45,8 @@ class KeptFile:
 
 def readable_provenance(directory: Path) -> RecordedProvenance:
     """The run's provenance, empty if missing or damaged, without guests of unsafe names."""
+    from orchestrator.results.recorded_provenance import FILE_NAME, RecordedProvenance, provenance_of  # for reports
+
     try:
         recorded = (
             RecordedProvenance() if _inside(directory, directory / FILE_NAME) is None else provenance_of(directory)

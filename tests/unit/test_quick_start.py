@@ -33,8 +33,15 @@ _OF_OTHER_COMMANDS = [
     "orchestrator.comparison",
     "orchestrator.cost",
     "orchestrator.fleet",
+    "orchestrator.guest.kernel_tests",
+    "orchestrator.ktap",
     "orchestrator.model",
     "orchestrator.pages",
+    "orchestrator.probes.bpf_attachment",
+    "orchestrator.probes.event_attachment",
+    "orchestrator.probes.graph_attachment",
+    "orchestrator.probes.one_liner_attachment",
+    "orchestrator.probes.user_bpf_attachment",
     "orchestrator.report.chart",
     "orchestrator.report.claims",
     "orchestrator.report.html",
@@ -42,13 +49,17 @@ _OF_OTHER_COMMANDS = [
     "orchestrator.report.summary",
     "orchestrator.report.text",
     "orchestrator.results.history",
+    "orchestrator.results.modelled",
+    "orchestrator.results.recorded_provenance",
     "paramiko",
     "pygments",
+    "rich",
     "scipy",
+    "zstandard",
 ]
 """What neither help nor a run needs up to its first cell."""
 
-_OF_A_RUN = ["orchestrator.artifacts", "orchestrator.catalog", "orchestrator.guest", "pydantic", "rich", "sqlite3"]
+_OF_A_RUN = ["orchestrator.artifacts", "orchestrator.catalog", "orchestrator.guest", "pydantic", "sqlite3"]
 
 
 def loaded_by(*arguments: str, folder: Path) -> set[str]:

@@ -13,8 +13,9 @@ from loaded_tables import calls_experiment
 from record_builders import cell, failed
 from rich.console import Console as RichConsole
 
-from orchestrator.cli.console_lab import _Display, _Lines, _Live, details
+from orchestrator.cli.live_progress import _Display, _Live, details
 from orchestrator.cli.options import print_columns, say
+from orchestrator.cli.progress_lines import Lines
 from orchestrator.experiment.plan import plan
 from orchestrator.guest.console import Console
 from orchestrator.guest.guest import Guest, State
@@ -73,7 +74,7 @@ def shown(display: _Display) -> str:
 
 def test_plain_lines_have_the_time_left() -> None:
     stream = io.StringIO()
-    lines = _Lines(stream)
+    lines = Lines(stream)
     lines.begin("a-run", PLAN, 0, left(30.0))
     lines.cell_ends(cell("none", id=NONE))
     lines.cell_ends(cell("kprobe", id=KPROBE))
@@ -85,7 +86,7 @@ def test_plain_lines_have_the_time_left() -> None:
 
 def test_a_reason_is_said_once() -> None:
     stream, (display, listener) = io.StringIO(), live()
-    lines = _Lines(stream)
+    lines = Lines(stream)
     lines.begin("a-run", PLAN, 0, left(0.0))
     listener.begin("a-run", PLAN, 0, left(0.0))
     reason = "the kernel refuses the module, and says so at [   {time}.5]\nin its log"
@@ -102,7 +103,7 @@ def test_a_reason_is_said_once() -> None:
 
 def test_a_short_reason_is_said_again() -> None:
     stream = io.StringIO()
-    lines = _Lines(stream)
+    lines = Lines(stream)
     for id_ in (NONE, KPROBE):
         lines.cell_ends(failed("kprobe", "no", id=id_))
     assert stream.getvalue().count(": failed: no\n") == 2
@@ -110,7 +111,7 @@ def test_a_short_reason_is_said_again() -> None:
 
 def test_nothing_is_said_of_a_time_that_is_not_known() -> None:
     stream = io.StringIO()
-    _Lines(stream).begin("a-run", PLAN, 1, TimeLeft(PLAN, {KPROBE}, Durations({}, {})))
+    Lines(stream).begin("a-run", PLAN, 1, TimeLeft(PLAN, {KPROBE}, Durations({}, {})))
     assert stream.getvalue() == "run a-run: 2 cells, 1 of them done\n"
 
 
@@ -126,7 +127,7 @@ def test_the_display_has_the_console_of_a_guest_that_starts(starting: Starting) 
 
 def test_messages_cannot_move_the_terminals_cursor(capsys: pytest.CaptureFixture[str]) -> None:
     stream = io.StringIO()
-    lines, (display, listener) = _Lines(stream), live()
+    lines, (display, listener) = Lines(stream), live()
     for one in (lines, listener):
         one.say("sshd says \x1b[2J\u202e")
         one.warn("insmod says \x1b[2J\u202e")
