@@ -36,9 +36,17 @@ except ImportError as error:  # the command is installed with and without the ex
 from orchestrator.artifacts.cache import OFFLINE_HINT
 from orchestrator.artifacts.git_tree import find_revision
 from orchestrator.benchmarks.registry import reports
+from orchestrator.catalog.compiler_flags import CompilerFlags
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.kernels import placed
-from orchestrator.catalog.probes import is_one_liner, split_member, split_path
+from orchestrator.catalog.probes import (
+    BPF_SOURCE,
+    COMPILED_WITH,
+    is_one_liner,
+    program_parameters,
+    split_member,
+    split_path,
+)
 from orchestrator.comparison.comparison_sheet import render_comparison
 from orchestrator.comparison.series import series_sheets
 from orchestrator.cost.call_finder import NamedCalls
@@ -122,7 +130,17 @@ def _subject(text: str) -> str:
         name = split_member(split_path(text)[0])[0]
         if "/" in name or name.startswith("~") or Path(name).exists():
             inside(name)
+        if name.endswith(BPF_SOURCE):
+            flags = CompilerFlags.of_text(program_parameters(split_path(text)[1]).get(COMPILED_WITH, ""))
+            _check_inside(flags.below(user_path(name).parent))
     return text
+
+
+def _check_inside(flags: CompilerFlags) -> None:
+    """Raises UsageError for flags that name files elsewhere than ``inside`` allows, but for the system's headers."""
+    for path in flags.paths:
+        if not path.resolve().is_relative_to("/usr/include"):
+            inside(str(path))
 
 
 def _cut(text: str) -> str:
@@ -283,6 +301,9 @@ def _offer_measurements(measures: Offer, measurements: Measurements, lab: Lab) -
         point: Word | None = None,
         cpu: Word = DEFAULT_CPU,
         at_most: Annotated[float, Field(ge=0, allow_inf_nan=False)] | Word | None = None,
+        cflags: Annotated[
+            Words, Field(max_length=64, description="Flags of clang for sources of BPF programs, such as -Iinclude.")
+        ] = [],  # noqa: B006
     ) -> str:
         """Measure a hit of BPF programs, bpftrace one-liners, modules or mechanisms, at most AT_MOST instructions."""
         own_lab = replace(lab, progress=_Reported(context))
@@ -290,7 +311,8 @@ def _offer_measurements(measures: Offer, measurements: Measurements, lab: Lab) -
         def measured() -> str:
             names, on = [_subject(subject) for subject in subjects], [placed(name, inside) for name in kernels]
             calls = NamedCalls(call, None if workload is None else Path(inside(workload)), point, hits)
-            costs = own_lab.cost(CostRequest(names, on, calls, cpu, at_most))
+            _check_inside(CompilerFlags.of(cflags).below(Path.cwd()))
+            costs = own_lab.cost(CostRequest(names, on, calls, cpu, at_most, cflags=cflags))
             return own_lab.spoken(render_sheets(f"run {costs.run.record.run}", [costs.sheet()]))
 
         return await _measured(measurements, measured)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +19,9 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import Compiled, bpf_tool, build_environment, compiling_in
 from orchestrator.artifacts.diagnostics import compile_error
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.libbpf_headers import newer_libbpf
 from orchestrator.artifacts.sources import UserSource, files_read, read_c_source, user_source
+from orchestrator.catalog.compiler_flags import FLAGS_FILE, CompilerFlags, flags_beside
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.kernels import without_option
 from orchestrator.catalog.probes import BPF_SOURCE
@@ -27,20 +29,22 @@ from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import BuildError, ConfigError, HostError, UnsupportedError
 from orchestrator.files import sha256_of
 from orchestrator.paths import data_dir
-from orchestrator.process import run
+from orchestrator.process import Finished, run
 from orchestrator.program import check_all_installed
 
-_NAME = "vmlinux.h"
+_TYPES_HEADER = "vmlinux.h"
 _TYPES = "CONFIG_DEBUG_INFO_BTF"
 
 
 def kernel_types(context: BuildContext, kernel: Kernel) -> Path:
     """The folder with a kernel's ``vmlinux.h``. Raises UnsupportedError, or BuildError if it cannot be read."""
     if kernel.config.get(_TYPES) != "y":
-        raise UnsupportedError(f"{_NAME} needs type information: {without_option(_TYPES, [], kernel.spec.arch)}")
+        raise UnsupportedError(
+            f"{_TYPES_HEADER} needs type information: {without_option(_TYPES, [], kernel.spec.arch)}"
+        )
 
     def build(target: Path) -> None:
-        context.say(f"writing {_NAME} of {kernel.spec.name}")
+        context.say(f"writing {_TYPES_HEADER} of {kernel.spec.name}")
         image = (kernel.code_folder or kernel.headers) / "vmlinux"
         if not image.is_file():
             raise BuildError(
@@ -48,7 +52,7 @@ def kernel_types(context: BuildContext, kernel: Kernel) -> Path:
             )
         argv = ["/usr/sbin/bpftool", "btf", "dump", "file", str(image), "format", "c"]
         dumped = run(argv, time_limit=_LIMIT, environment=compiling_in(target))
-        (target / _NAME).write_text(
+        (target / _TYPES_HEADER).write_text(
             dumped.or_raise(BuildError, f"bpftool finds no type information in {kernel.spec.name}").stdout
         )
 
@@ -63,6 +67,8 @@ _LOADER_FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static")
 _LIMIT = 120.0
 _LARGEST = 16 << 20
 _OBJECT = "own.bpf.o"
+_OWN_FLAGS = "clang's flags"
+"""Title of the flags that a user gives for a source, with absolute paths."""
 _ON_FPROBES = ("kprobe.multi", "kprobe.session", "kretprobe.multi")
 
 
@@ -112,10 +118,13 @@ def bpf_lists(file: Path) -> Mapping[str, str]:
     return lists
 
 
-def bpf_object(context: BuildContext, kernel: Kernel, file: Path) -> BpfObject:
-    """Compile ``NAME.bpf.c`` or take ``NAME.o``. Raises BuildError, UnsupportedError, ConfigError, HostError."""
+def bpf_object(context: BuildContext, kernel: Kernel, file: Path, flags: str = "") -> BpfObject:
+    """Compile ``NAME.bpf.c``, with the ``flags`` of its row, or take ``NAME.o``.
+
+    Raises BuildError, UnsupportedError, ConfigError, HostError.
+    """
     check_all_installed(bpf_lists(file))
-    made = _compiled(context, kernel, file) if file.name.endswith(BPF_SOURCE) else _kept(context, file)
+    made = _compiled(context, kernel, file, flags) if file.name.endswith(BPF_SOURCE) else _kept(context, file)
     programs = _programs(file, made.file.read_bytes())
     return BpfObject(made.file, _loader(context), bpf_tool(context, kernel.spec.arch), made.source, programs)
 
@@ -160,22 +169,79 @@ def _kept(context: BuildContext, file: Path) -> Compiled:
     return Compiled(kept, user_source(file))
 
 
-def _compiled(context: BuildContext, kernel: Kernel, file: Path) -> Compiled:
-    read_c_source(file)
-    types = kernel_types(context, kernel)  # its path, which has a key, is part of the flags
-    flags = [f"-I{types}", f"-I{_HOST_HEADERS}"]
-    source = user_source(file, files_read([*_CLANG, *flags, str(file)], build_environment()), types)
-    asked = run(["clang", "--version"], time_limit=_LIMIT)
-    version = asked.or_raise(HostError, "clang does not run").stdout.partition("\n")[0]
-    inputs = {"compiler": version, "flags": [*_CLANG, *flags], "file": source.file, "sources": source.digests}
+def _compiled(context: BuildContext, kernel: Kernel, file: Path, flags: str) -> Compiled:
+    text = read_c_source(file)
+    own_flags = CompilerFlags.of_text(flags).below(file.parent).behind(flags_beside(file))
+    compilation = _Compilation(context, file, own_flags, _types_folder(context, kernel, file, own_flags))
+    try:
+        return compilation.made(())
+    except BuildError as error:  # a source that an older libbpf is enough for keeps its object
+        newer = newer_libbpf(context, "\n".join([text, *error.detail]))
+        if newer is None:
+            raise
+        return compilation.made([newer])
 
-    def build(target: Path) -> None:
-        argv = [*_CLANG, *flags, str(file), "-o", str(target)]
-        finished = run(argv, time_limit=_LIMIT, environment=compiling_in(target.parent))
-        if finished.status != 0:
-            raise compile_error(file.name, finished)
 
-    return Compiled(context.cache.obtain_file("workloads", inputs, file.name, _OBJECT, build), source)
+def _types_folder(context: BuildContext, kernel: Kernel, file: Path, flags: CompilerFlags) -> Path | None:
+    """The folder of the lab's ``vmlinux.h``, or the source's own; None if a named folder has one."""
+    if (file.parent / _TYPES_HEADER).is_file():
+        return file.parent
+    if any((folder / _TYPES_HEADER).is_file() for folder in flags.folders):
+        return None
+    return kernel_types(context, kernel)  # its path, which has a key, is part of the flags
+
+
+@dataclass(frozen=True)
+class _Compilation:
+    """A user's source with the user's flags, and the folder of a ``vmlinux.h`` that none of those names."""
+
+    context: BuildContext
+    file: Path
+    own_flags: CompilerFlags
+    types: Path | None
+
+    def made(self, system: Sequence[Path]) -> Compiled:
+        """The object; ``system`` are folders with headers that come before the host's. Raises BuildError."""
+        file, own_words, types = self.file, self.own_flags.words, [] if self.types is None else [f"-I{self.types}"]
+        flags = [
+            *own_words,
+            *types,
+            f"-I{_HOST_HEADERS}",
+            *(word for path in system for word in ("-isystem", str(path))),
+        ]
+        read = files_read([*_CLANG, *flags, str(file)], build_environment())
+        source = user_source(file, [*read, *_existing(file.parent / FLAGS_FILE)], self._generated, system)
+        if own_words:
+            digest = hashlib.sha256(self.own_flags.text.encode()).hexdigest()
+            source = replace(source, digests={**source.digests, _OWN_FLAGS: digest})
+        asked = run(["clang", "--version"], time_limit=_LIMIT)
+        version = asked.or_raise(HostError, "clang does not run").stdout.partition("\n")[0]
+        inputs = {"compiler": version, "flags": [*_CLANG, *flags], "file": source.file, "sources": source.digests}
+
+        def build(target: Path) -> None:
+            argv = [*_CLANG, *flags, str(file), "-o", str(target)]
+            finished = run(argv, time_limit=_LIMIT, environment=compiling_in(target.parent))
+            if finished.status != 0:
+                raise _compile_error(file, finished)
+
+        return Compiled(self.context.cache.obtain_file("workloads", inputs, file.name, _OBJECT, build), source)
+
+    @property
+    def _generated(self) -> Path | None:
+        """The folder whose headers are no source of the user's."""
+        return None if self.types == self.file.parent else self.types
+
+
+def _existing(file: Path) -> Sequence[Path]:
+    return [file] if file.is_file() else []
+
+
+def _compile_error(file: Path, finished: Finished) -> BuildError:
+    lacking = re.search(r"fatal error: '([^\n']+)' file not found", finished.stderr)
+    folder = (
+        f"name the folder that has {lacking[1]}: cost -I FOLDER, or {FLAGS_FILE} beside the source" if lacking else ""
+    )
+    return compile_error(file.name, finished, folder)
 
 
 def _loader(context: BuildContext) -> Path:

@@ -327,8 +327,23 @@ class Suites(CatalogEntry):
         return f"{self.title} has {', '.join(versions) or 'none'}"
 
 
+class NewerHeaders(CatalogEntry):
+    """A package with headers, of another release by that one's first suite, in a ``version`` that hosts may lack.
+
+    ``names`` are expressions for what only they define.
+    """
+
+    package: str
+    release: str
+    version: str
+    names: list[str]
+
+
 class DebianRelease(Suites):
-    """A release, the compiler of its kernels (a gcc), and the suites ``elsewhere`` with other kernels."""
+    """A release, the compiler of its kernels (a gcc), and the suites ``elsewhere`` with other kernels.
+
+    ``libbpf`` has the headers that BPF programs are compiled with where a host's are older and not enough.
+    """
 
     elsewhere: list[Suites]
     keyrings: list[str]
@@ -336,6 +351,7 @@ class DebianRelease(Suites):
     compiler: str
     compiler_packages: list[str]
     compiler_tools: list[str]
+    libbpf: NewerHeaders
 
 
 @lru_cache(maxsize=1)

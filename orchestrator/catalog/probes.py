@@ -15,6 +15,7 @@ from pydantic import Field, StringConstraints
 
 from orchestrator.arch import Arch
 from orchestrator.catalog.bpftrace_text import AttachPoint, UnreadTextError, attach_points
+from orchestrator.catalog.compiler_flags import LONGEST_FLAGS, CompilerFlags
 from orchestrator.catalog.data import CatalogEntry, existing_file, named, read, similar_file, unknown
 from orchestrator.catalog.kernels import version_numbers
 from orchestrator.errors import ConfigError
@@ -74,6 +75,8 @@ _COLUMN, _END = 60, 16
 
 ONE_PROGRAM = "program"
 """What a row of a user's BPF file may say: ``./x.bpf.c program=NAME`` attaches this one alone."""
+COMPILED_WITH = "cflags"
+"""The flags of clang for a source: ``./x.bpf.c cflags='-I ../include'``, paths relative to the source's folder."""
 
 
 def is_one_liner(name: str) -> bool:
@@ -259,9 +262,40 @@ def with_path(path: str, text: str) -> str:
 
 
 def parse_parameters(text: str) -> dict[str, str]:
-    """Parse ``NAME=VALUE ...``, quoted as in a shell. Raises ConfigError."""
-    if len(text) > TEXT_MAX:
-        raise ConfigError(f"found parameters of {len(text)} characters; at most {TEXT_MAX} are allowed")
+    """Parse a module's ``NAME=VALUE ...``, quoted as in a shell. Raises ConfigError."""
+    given = _parameters(text, TEXT_MAX)
+    wrong = next(filter(None, (parameter_problem(name, value) for name, value in given.items())), None)
+    if wrong is not None:
+        raise ConfigError(wrong)
+    return given
+
+
+def program_parameters(text: str) -> dict[str, str]:
+    """Parse what follows the path of BPF programs, ``program=NAME cflags=FLAGS``, the flags in one spelling.
+
+    Raises ConfigError.
+    """
+    given = _parameters(text, LONGEST_FLAGS)
+    if not given.keys() <= {ONE_PROGRAM, COMPILED_WITH}:
+        raise ConfigError(
+            f"found {text[:_QUOTED]!r}; BPF programs take {ONE_PROGRAM}=NAME, one of the file's, and "
+            f"{COMPILED_WITH}=FLAGS, those of clang"
+        )
+    if not re.fullmatch(r"[A-Za-z_]\w{0,127}", given.get(ONE_PROGRAM, "all"), re.ASCII):
+        raise ConfigError(f"found {text[:_QUOTED]!r}; a program's name is that of a function of C")
+    flags = CompilerFlags.of_text(given.pop(COMPILED_WITH, ""))
+    return {**given, COMPILED_WITH: flags.text} if flags.flags else given
+
+
+def parameters_of(name: str) -> dict[str, str]:
+    """The parameters after the path of a user's module or BPF programs. Raises ConfigError."""
+    path, text = split_path(name)
+    return program_parameters(text) if path.endswith(BPF_SUFFIXES) else parse_parameters(text)
+
+
+def _parameters(text: str, longest: int) -> dict[str, str]:
+    if len(text) > longest:
+        raise ConfigError(f"found parameters of {len(text)} characters; at most {longest} are allowed")
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -271,9 +305,6 @@ def parse_parameters(text: str) -> dict[str, str]:
         name, equals, value = word.partition("=")
         if not equals:
             raise ConfigError(f"found {word[:_QUOTED]!r} after a module's path; a parameter is NAME=VALUE")
-        wrong = parameter_problem(name, value)
-        if wrong is not None:
-            raise ConfigError(wrong)
         if name in given:
             raise ConfigError(f"found parameter {name!r} twice; give it once")
         given[name] = value
@@ -417,6 +448,16 @@ class ProbeKind(KernelFeature):
         return self.bpf_file is not None or self.one_liner is not None
 
     @property
+    def one_program(self) -> str | None:
+        """The only program of a user's BPF file that is attached; None for all of them."""
+        return None if self.bpf_file is None else self.parameters.get(ONE_PROGRAM)
+
+    @property
+    def flags(self) -> str:
+        """The flags of clang for a user's source of BPF programs."""
+        return "" if self.bpf_file is None else self.parameters.get(COMPILED_WITH, "")
+
+    @property
     def runs(self) -> int:
         """How often the handler runs in a hit."""
         return 1 if self.program is None else self.program.runs
@@ -517,18 +558,26 @@ def probe_kind(name: str) -> ProbeKind:
         return kind
     path, text = split_path(name)
     place, member = split_member(path)
-    file, parameters = find_probe(place), parse_parameters(text)
+    file = find_probe(place)
     shown = probe_name(file) + (f".{member}" if member else "")
     if has_programs(file):
-        if not parameters.keys() <= {ONE_PROGRAM}:
-            raise ConfigError(
-                f"found {text!r} after {file.name}; BPF programs take {ONE_PROGRAM}=NAME, one of the file's"
-            )
-        if not re.fullmatch(r"[A-Za-z_]\w{0,127}", parameters.get(ONE_PROGRAM, "all"), re.ASCII):
-            raise ConfigError(f"found {text[:_QUOTED]!r}; a program's name is that of a function of C")
+        parameters = program_parameters(text)
+        if COMPILED_WITH in parameters and not file.name.endswith(BPF_SOURCE):
+            raise ConfigError(f"found {COMPILED_WITH} after {file.name}; an object is compiled already")
+        paths: dict[str, object] = {"bpf_file": file}
+    else:
+        parameters, paths = parse_parameters(text), {"file": file, "member": member}
     title = with_path(shown, written(parameters))
-    paths = {"bpf_file": file} if has_programs(file) else {"file": file, "member": member}
-    return _own(shown + in_name(parameters), title, **paths, parameters=parameters)
+    return _own(shown + in_name(_named(parameters)), title, **paths, parameters=parameters)
+
+
+def _named(parameters: Mapping[str, str]) -> Mapping[str, str]:
+    """The parameters that are part of a row's name."""
+    if COMPILED_WITH not in parameters:
+        return parameters
+    flags = CompilerFlags.of_text(parameters[COMPILED_WITH]).named
+    others = {name: value for name, value in parameters.items() if name != COMPILED_WITH}
+    return {**others, COMPILED_WITH: flags.text} if flags.flags else others
 
 
 _NEEDED_BY_PROGRAMS = [

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -67,6 +68,19 @@ def cost(
             metavar="REV|FILE|RUN", help="Exit with 1 if a hit takes more than at this commit, or in this run."
         ),
     ] = None,
+    include: Annotated[
+        list[str] | None,
+        typer.Option("-I", metavar="FOLDER", help="A folder with headers of BPF sources; its vmlinux.h wins."),
+    ] = None,
+    define: Annotated[
+        list[str] | None, typer.Option("-D", metavar="NAME[=VALUE]", help="A macro of BPF sources.")
+    ] = None,
+    optimisation: Annotated[
+        str | None, typer.Option("-O", metavar="LEVEL", help="How clang optimises BPF sources; default: 2.")
+    ] = None,
+    cflags: Annotated[
+        list[str] | None, typer.Option(metavar="FLAGS", help="More flags of clang for BPF sources, in one text.")
+    ] = None,
     form: Annotated[Format, options.format_option(COSTS)] = COSTS.default,
     _schema: Annotated[bool, options.schema(lambda: PrintedCosts)] = False,
     print_only: Annotated[
@@ -94,6 +108,7 @@ def cost(
         at_most,
         {} if budget is None else read_budgets(budget).plain(),
         against,
+        [*_flags(include, define, optimisation), *(word for text in cflags or () for word in _words(text))],
     )
     lab = ConsoleLab(jobs=jobs, offline=offline, verbose=verbose, fleet=fleet)
     with _named_by_the_user(budget):
@@ -104,6 +119,21 @@ def cost(
         measured = lab.cost(request)
     form.write("costs", measured, options.StandardOutput())
     raise typer.Exit(0 if measured.passes else 1)
+
+
+def _flags(include: list[str] | None, define: list[str] | None, optimisation: str | None) -> Iterator[str]:
+    for option, values in (("-I", include or ()), ("-D", define or ())):
+        for value in values:
+            yield from (option, value)
+    if optimisation is not None:
+        yield f"-O{optimisation}"
+
+
+def _words(text: str) -> Sequence[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{str(error).lower()}: quotes are as in a shell", where="--cflags") from None
 
 
 @contextmanager

@@ -14,12 +14,18 @@ from orchestrator.artifacts.bpf_objects import bpf_lists
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernel_build import kernel_lists
 from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.catalog.compiler_flags import CompilerFlags
 from orchestrator.catalog.probes import (
+    BPF_SOURCE,
+    COMPILED_WITH,
     has_programs,
     is_one_liner,
     one_liner,
     one_liner_name,
+    program_parameters,
     split_path,
+    with_path,
+    written,
 )
 from orchestrator.cost.call_finder import CallFinder, NamedCalls
 from orchestrator.cost.cost_experiment import allowed, budget_of_hit
@@ -33,6 +39,7 @@ from orchestrator.program import check_all_installed
 from orchestrator.results.budgets import Budget
 
 _GROWTH: Mapping[str, object] = {"*": {"overhead": "+0"}}
+_FLAGS = "clang's flags"
 _LONGEST_NAME = 40
 """Characters of a file's name in that of its experiment, which has at most 64."""
 
@@ -43,7 +50,8 @@ class CostRequest:
 
     ``kernels`` are names, or versions of Linux. ``calls`` are named by the user. ``at_most`` is
     the budget of a hit, ``budgets`` are those of an experiment. ``against`` is what the costs are compared with: a
-    file, a stored run, or a commit.
+    file, a stored run, or a commit. ``cflags`` are clang's for the sources of BPF programs, an argument each; their
+    relative paths are those of the current folder.
     """
 
     subjects: Sequence[str]
@@ -53,6 +61,13 @@ class CostRequest:
     at_most: Budget | float | str | None = None
     budgets: Mapping[str, object] = field(default_factory=dict)
     against: str | None = None
+    cflags: Sequence[str] = ()
+
+    @property
+    def sources(self) -> Sequence[str]:
+        """The subjects, those that are to be compiled with ``cflags`` as a parameter. Raises ConfigError."""
+        flags = CompilerFlags.of(self.cflags, _FLAGS)
+        return [_compiled_with(flags, text) for text in self.subjects] if flags.flags else self.subjects
 
     @property
     def name(self) -> str:
@@ -60,8 +75,12 @@ class CostRequest:
         return f"cost-{_name(self.subjects[0])}"
 
     def check(self) -> None:
-        """Raise UsageError for calls that are not known, and for what is no budget."""
+        """Raise UsageError for calls that are not known, what is no budget, and flags without a source to compile."""
         self.calls.check()
+        if self.cflags and not any(map(_is_source, self.subjects)):
+            what = "no subject is a source of BPF programs (NAME.bpf.c), which clang compiles with these flags"
+            raise UsageError(what, where=_FLAGS)
+        assert self.sources
         if self.at_most is not None:
             self._of_hit(self.at_most)
 
@@ -77,7 +96,7 @@ class CostRequest:
         for name in kernels:
             finder = CallFinder(context, ready_kernel(context, cost_kernel(name)), self.cpu, self.calls)
             if not known:  # a source is compiled for the first kernel, to see where its programs are
-                named = (subject for text in self.subjects for subject in subjects(context, finder.kernel, text))
+                named = (subject for text in self.sources for subject in subjects(context, finder.kernel, text))
                 known = list({subject.row: subject for subject in named}.values())
             for subject in known:
                 try:
@@ -100,6 +119,21 @@ class CostRequest:
             hint = "name what came before: --against REV|FILE|RUN; or write a limit: --at-most 300"
             raise UsageError(f"{budget} adds to what a hit took before", where="--at-most", hint=hint)
         return budget
+
+
+def _is_source(text: str) -> bool:
+    return not is_one_liner(text) and split_path(text)[0].endswith(BPF_SOURCE)
+
+
+def _compiled_with(flags: CompilerFlags, text: str) -> str:
+    """A source with flags that win over its own, their paths relative to its folder; anything else as it is."""
+    if not _is_source(text):
+        return text
+    path, parameters = split_path(text)
+    given = program_parameters(parameters)
+    there = flags.seen_from(Path.cwd(), user_path(path).parent)
+    every = there.behind(CompilerFlags.of_text(given.get(COMPILED_WITH, "")))
+    return with_path(path, written({**given, COMPILED_WITH: every.text}))
 
 
 def _check_packages(context: BuildContext, names: Iterable[str], kernels: Iterable[str]) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from orchestrator.artifacts.git_tree import GitTree
 from orchestrator.catalog.probes import (
+    ONE_PROGRAM,
     is_one_liner,
-    parse_parameters,
+    parameters_of,
     probe_in_catalogue,
     split_member,
     split_path,
@@ -52,11 +53,10 @@ class SubjectAtCommit:
         """Whether a subject at the commit is of it: with parameters it is one program of a file, or a module's row."""
         if subject.source not in self.sources:
             return False
-        return self.then == subject.source or self._parameters == parse_parameters(split_path(subject.row)[1])
-
-    @property
-    def _parameters(self) -> Mapping[str, str]:
-        return parse_parameters(split_path(self.then)[1])
+        if self.then == subject.source:
+            return True
+        program = {ONE_PROGRAM: subject.name} if subject.name else {}
+        return parameters_of(subject.row) == {**program, **parameters_of(self.then)}
 
     def of_today(self, subject: Subject) -> Subject:
         """A subject with the path of today's file."""

@@ -36,6 +36,7 @@ from orchestrator.catalog.probes import (
     split_member,
     split_path,
     with_path,
+    written,
 )
 from orchestrator.errors import BuildError, ConfigError, LabError, UsageError
 from orchestrator.paths import user_path
@@ -239,10 +240,12 @@ class NoSuchSubject(BuildError):
 
 
 def _programs(context: BuildContext, kernel: Kernel, file: Path, text: str, parameters: str) -> Iterator[Subject]:
-    parameter = probe_kind(with_path(str(file), parameters)).parameters.get(ONE_PROGRAM)
-    own_object = bpf_object(context, kernel, file)
+    kind = probe_kind(with_path(str(file), parameters))
+    own_object = bpf_object(context, kernel, file, kind.flags)
     try:
-        programs = own_object.programs if parameter is None else own_object.chosen(kernel, parameter).programs
+        programs = (
+            own_object.programs if kind.one_program is None else own_object.chosen(kernel, kind.one_program).programs
+        )
     except UnknownProgram as error:
         raise NoSuchSubject(text, error) from None
     for name, section in programs.items():
@@ -250,7 +253,7 @@ def _programs(context: BuildContext, kernel: Kernel, file: Path, text: str, para
         if place is None:  # it may be called by another (a tail call)
             context.say(f"not measured: {name}; {_unattached(section)}")
         else:
-            row = with_path(str(file), f"{ONE_PROGRAM}={name}")
+            row = with_path(str(file), written({ONE_PROGRAM: name, **kind.parameters}))
             yield Subject(row, split_path(text)[0], place, name, _mechanism(section) or "")
 
 

@@ -90,7 +90,7 @@ class _AtCommit:
     revision: Revision
 
     def measured(self) -> MeasuredAtCommit:
-        named = [SubjectAtCommit.of(name, self.tree) for name in self.request.subjects]
+        named = [SubjectAtCommit.of(name, self.tree) for name in self.request.sources]
         there: Sequence[SubjectAtCommit] = [subject for subject in named if subject.is_there]
         lacking = [source for subject in named if not subject.is_there for source in subject.sources.values()]
         before, there = self._lines(there, lacking)
@@ -119,7 +119,7 @@ class _AtCommit:
     ) -> tuple[ReferenceLines, Sequence[SubjectAtCommit]]:
         """The lines of what is there; a file may lack a program that is named by itself."""
         while there:
-            request = replace(self.request, subjects=[subject.then for subject in there])
+            request = replace(self.request, subjects=[subject.then for subject in there], cflags=())
             try:
                 with self.measurer.building() as context:
                     lines, missed = request.lines(context, self.kernels)

@@ -206,7 +206,7 @@ class ObjectAttachment(UserBpfAttachment):
 
         The verifier says that when it loads them once more.
         """
-        said = self._guest.run([_LOADER, "stacks", _OBJECT, *self._kind.parameters.values()]).text
+        said = self._guest.run([_LOADER, "stacks", _OBJECT, *_chosen(self._kind)]).text
         stacks_said = _STACKS.findall(said[:_LONGEST_STACKS])
         stacks = [
             sum(map(int, sizes.split("+")))
@@ -297,7 +297,7 @@ class _Loader:
         if isinstance(point, UserPoint):
             place = ["at", point.file, str(point.file_offset), str(point.semaphore), point.symbol]
         # A row may name one of the object's programs.
-        finished = guest.run([_LOADER, "attach", _FOLDER, _OBJECT, *kind.parameters.values(), *place])
+        finished = guest.run([_LOADER, "attach", _FOLDER, _OBJECT, *_chosen(kind), *place])
         if finished.status != 0:
             raise _refused(kind, finished.stderr.decode(errors="replace"))
         lines = finished.text.splitlines()
@@ -381,3 +381,8 @@ def _last(text: str) -> list[str]:
 
 
 QUOTED_LINES = 20
+
+
+def _chosen(kind: ProbeKind) -> Sequence[str]:
+    """The loader's argument that names the only program to attach; none for all."""
+    return [] if kind.one_program is None else [kind.one_program]

@@ -39,7 +39,6 @@ from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.kernels import without_option
 from orchestrator.catalog.probes import (
     FETCHES,
-    ONE_PROGRAM,
     Handler,
     KernelChange,
     ProbeKind,
@@ -414,13 +413,13 @@ def prepare_calls(
     # Each file is compiled once, also one that does not compile.
     compiled = cache(lambda *calls: _outcome(lambda: _compiled(context, kernel, *calls)))
     tool = cache(lambda: _outcome(lambda: bpf_tool(context, kernel.spec.arch)))
-    wrapper = cache(lambda file: _outcome(lambda: bpf_object(context, kernel, file)))
+    wrapper = cache(lambda file, flags: _outcome(lambda: bpf_object(context, kernel, file, flags)))
     for cell in cells:
         calls, probe = _c_file(cell), cell.task.kind
         program = None if calls is None else compiled(*calls)
         attaches: Path | BpfObject | Refused | None = None
         if probe.bpf_file is not None:
-            attaches = wrapper(probe.bpf_file)
+            attaches = wrapper(probe.bpf_file, probe.flags)
             if isinstance(attaches, BpfObject):
                 attaches = _outcome(partial(_chosen, kernel, cell, attaches))
         elif probe.program is not None or probe.one_liner is not None:
@@ -434,7 +433,7 @@ def prepare_calls(
 
 
 def _chosen(kernel: Kernel, cell: CallCell, own_object: BpfObject) -> BpfObject:
-    chosen = own_object.chosen(kernel, cell.task.kind.parameters.get(ONE_PROGRAM))
+    chosen = own_object.chosen(kernel, cell.task.kind.one_program)
     reason = _object_refusal(chosen, cell.point) or _lacking_section(kernel, chosen.programs.values())
     if reason is not None:
         raise UnsupportedError(reason)

@@ -33,6 +33,8 @@ def top(tmp_path: Path) -> Path:
         ["{file} program='on_read'", "{file} program=on_open"],
         ["{file} program=on_read", "{file}"],
         ["{file}"],
+        ["{file} program=on_read cflags=-Iinclude", "{file} 'cflags=-I include' program=on_open"],
+        ["{file} cflags=-Iinclude"],
     ],
 )
 def test_programs_of_one_file_are_named_one_by_one(top: Path, tmp_path: Path, names: list[str]) -> None:
@@ -42,6 +44,7 @@ def test_programs_of_one_file_are_named_one_by_one(top: Path, tmp_path: Path, na
         moved = tree.moved(str(file))
         assert moved != str(file)
         for program in ("on_read", "on_open"):
-            then = Subject(f"{moved} program={program}", moved, AttachPlace("vfs_read"), program)
-            today = replace(then, row=f"{file} program={program}", source=str(file))
+            flags = " 'cflags=-I include'" if "cflags" in names[0] else ""
+            then = Subject(f"{moved} program={program}{flags}", moved, AttachPlace("vfs_read"), program)
+            today = replace(then, row=f"{file} program={program}{flags}", source=str(file))
             assert subject_of_today(then, named) == today
