@@ -131,7 +131,7 @@ def _subject(text: str) -> str:
         if "/" in name or name.startswith("~") or Path(name).exists():
             inside(name)
         if name.endswith(BPF_SOURCE):
-            flags = CompilerFlags.of_text(program_parameters(split_path(text)[1]).get(COMPILED_WITH, ""))
+            flags = CompilerFlags.of_text(program_parameters(*split_path(text)).get(COMPILED_WITH, ""))
             _check_inside(flags.below(user_path(name).parent))
     return text
 
@@ -304,6 +304,9 @@ def _offer_measurements(measures: Offer, measurements: Measurements, lab: Lab) -
         cflags: Annotated[
             Words, Field(max_length=64, description="Flags of clang for sources of BPF programs, such as -Iinclude.")
         ] = [],  # noqa: B006
+        function: Annotated[
+            Word | None, Field(description="The only function of a module's that is asked for.")
+        ] = None,
     ) -> str:
         """Measure a hit of BPF programs, bpftrace one-liners, modules or mechanisms, at most AT_MOST instructions."""
         own_lab = replace(lab, progress=_Reported(context))
@@ -312,7 +315,7 @@ def _offer_measurements(measures: Offer, measurements: Measurements, lab: Lab) -
             names, on = [_subject(subject) for subject in subjects], [placed(name, inside) for name in kernels]
             calls = NamedCalls(call, None if workload is None else Path(inside(workload)), point, hits)
             _check_inside(CompilerFlags.of(cflags).below(Path.cwd()))
-            costs = own_lab.cost(CostRequest(names, on, calls, cpu, at_most, cflags=cflags))
+            costs = own_lab.cost(CostRequest(names, on, calls, cpu, at_most, cflags=cflags, function=function))
             return own_lab.spoken(render_sheets(f"run {costs.run.record.run}", [costs.sheet()]))
 
         return await _measured(measurements, measured)

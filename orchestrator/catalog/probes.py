@@ -270,16 +270,16 @@ def parse_parameters(text: str) -> dict[str, str]:
     return given
 
 
-def program_parameters(text: str) -> dict[str, str]:
-    """Parse what follows the path of BPF programs, ``program=NAME cflags=FLAGS``, the flags in one spelling.
+def program_parameters(path: str, text: str) -> dict[str, str]:
+    """Parse what follows the ``path`` of BPF programs, ``program=NAME cflags=FLAGS``, the flags in one spelling.
 
     Raises ConfigError.
     """
     given = _parameters(text, LONGEST_FLAGS)
     if not given.keys() <= {ONE_PROGRAM, COMPILED_WITH}:
         raise ConfigError(
-            f"found {text[:_QUOTED]!r}; BPF programs take {ONE_PROGRAM}=NAME, one of the file's, and "
-            f"{COMPILED_WITH}=FLAGS, those of clang"
+            f"found {text[:_QUOTED]!r} after {Path(path).name}; BPF programs take {ONE_PROGRAM}=NAME, one of the "
+            f"file's, and {COMPILED_WITH}=FLAGS, those of clang"
         )
     if not re.fullmatch(r"[A-Za-z_]\w{0,127}", given.get(ONE_PROGRAM, "all"), re.ASCII):
         raise ConfigError(f"found {text[:_QUOTED]!r}; a program's name is that of a function of C")
@@ -290,7 +290,7 @@ def program_parameters(text: str) -> dict[str, str]:
 def parameters_of(name: str) -> dict[str, str]:
     """The parameters after the path of a user's module or BPF programs. Raises ConfigError."""
     path, text = split_path(name)
-    return program_parameters(text) if path.endswith(BPF_SUFFIXES) else parse_parameters(text)
+    return program_parameters(path, text) if path.endswith(BPF_SUFFIXES) else parse_parameters(text)
 
 
 def _parameters(text: str, longest: int) -> dict[str, str]:
@@ -561,7 +561,7 @@ def probe_kind(name: str) -> ProbeKind:
     file = find_probe(place)
     shown = probe_name(file) + (f".{member}" if member else "")
     if has_programs(file):
-        parameters = program_parameters(text)
+        parameters = program_parameters(place, text)
         if COMPILED_WITH in parameters and not file.name.endswith(BPF_SOURCE):
             raise ConfigError(f"found {COMPILED_WITH} after {file.name}; an object is compiled already")
         paths: dict[str, object] = {"bpf_file": file}

@@ -54,6 +54,9 @@ def cost(
     ] = None,
     hits: Annotated[int, typer.Option(min=1, metavar="N", help="With --workload: hits of one call.")] = 1,
     point: Annotated[str | None, typer.Option(metavar="POINT", help="The function where the probe is.")] = None,
+    function: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With --workload: one function of a module that calls enter.")
+    ] = None,
     cpu: Annotated[str, typer.Option(help="CPU model.", autocompletion=options.cpus)] = DEFAULT_CPU,
     at_most: Annotated[
         str | None,
@@ -109,6 +112,7 @@ def cost(
         {} if budget is None else read_budgets(budget).plain(),
         against,
         [*_flags(include, define, optimisation), *(word for text in cflags or () for word in _words(text))],
+        function,
     )
     lab = ConsoleLab(jobs=jobs, offline=offline, verbose=verbose, fleet=fleet)
     with _named_by_the_user(budget):

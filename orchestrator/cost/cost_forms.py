@@ -103,6 +103,7 @@ def _columns(remarks: Remarks) -> Columns[Cost]:
     return Columns(
         [
             Column("a hit", hit),
+            of_number("alone", _alone),
             of_number("change", _change),
             of_number("allowed", attrgetter("allowed")),
             of_number("nsec", lambda cost: "" if cost.nanoseconds is None else f"{cost.nanoseconds:.0f}"),
@@ -114,6 +115,10 @@ def _columns(remarks: Remarks) -> Columns[Cost]:
         ],
         narrowest=24,
     )
+
+
+def _alone(cost: Cost) -> str:
+    return "" if cost.own_function is None else figure(float(cost.own_function.alone), cost.cell.unit)
 
 
 def _change(cost: Cost) -> str:
@@ -133,11 +138,7 @@ _EXPLANATIONS = {
 def _sentences(costs: Sequence[Cost], headings: Sequence[str]) -> Iterator[str]:
     yield "A hit: instructions that it adds to the calls, handler and all; counted, not timed."
     yield from (text for heading, text in _EXPLANATIONS.items() if heading in headings)
-    for cost in costs:
-        if cost.own_function is not None:
-            where = f"{cost.subject.title} on {cost.cell.kernel}"
-            entered = cost.own_function.name
-            yield f"{where}: calls fail without the module; a hit is what {entered}() executes with all it calls."
+    yield from dict.fromkeys(_of_functions(cost) for cost in costs if cost.own_function is not None)
     for cost in costs:
         if cost.of_call > 1 and cost.cell.overhead is not None:
             paid = figure(cost.cell.overhead, cost.cell.unit)
@@ -153,6 +154,13 @@ def _sentences(costs: Sequence[Cost], headings: Sequence[str]) -> Iterator[str]:
     yield from (
         sentence if sentence.endswith((".", "?")) else f"{sentence}." for sentence in dict.fromkeys([*unknown, *new])
     )
+
+
+def _of_functions(cost: Cost) -> str:
+    where = f"{cost.subject.title} on {cost.cell.kernel}"
+    why = "calls fail without the module; " if cost.cell.overhead is None else ""
+    of_call = "" if cost.cell.value is None else f"; a call takes {figure(cost.cell.value, cost.cell.unit)}"
+    return f"{where}: {why}a hit is what a function executes with all it calls, alone without those{of_call}."
 
 
 def cost_csv(costs: Sequence[Cost]) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from orchestrator.benchmarks.calls.call_programs import is_of_failed_calls
 from orchestrator.benchmarks.registry import reports
+from orchestrator.catalog.data import did_you_mean
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.comparison.comparison import CellChange, CellPair, Comparison, compare
 from orchestrator.cost.in_options import in_options
@@ -17,11 +18,13 @@ from orchestrator.cost.line import CostLine
 from orchestrator.cost.own_functions import OwnFunction, own_functions
 from orchestrator.cost.reference import Reference
 from orchestrator.cost.subjects import Subject
-from orchestrator.errors import LabError
+from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.source import stored_budgets
 from orchestrator.plain_text import counted
 from orchestrator.profile.stored.profile_difference import ProfileDifference, difference
 from orchestrator.profile.stored.profile_files import load_pair, load_profile
+from orchestrator.report.figures import figure
+from orchestrator.results.budgets import Budget, Budgets
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.exact import exact
 from orchestrator.results.modelled import ModelledCell
@@ -34,6 +37,7 @@ from orchestrator.results.parameters import (
 )
 from orchestrator.results.runs import Run
 
+_SHOWN = 8
 NO_VERDICT = "no verdict"
 """The beginning of the note on an overhead that may as well be none (``varying_figures``)."""
 
@@ -44,7 +48,7 @@ class Cost:
 
     ``new`` says why there was nothing to compare it with, ``unknown`` why what there was has no number.
     ``own_function`` is a function of a module without a probe: a hit is its execution, as nothing is known of calls
-    without it.
+    without it; ``own_before`` is the function in the reference, ``own_budget`` what a hit may take.
     ``no_baseline`` says why calls without it have no number, where this leaves no cost.
     """
 
@@ -55,6 +59,8 @@ class Cost:
     new: str = ""
     unknown: str = ""
     own_function: OwnFunction | None = None
+    own_before: OwnFunction | None = None
+    own_budget: Budget | None = None
     no_baseline: str = ""
 
     @property
@@ -79,6 +85,9 @@ class Cost:
     @property
     def difference(self) -> float | None:
         """Instructions that a hit takes more than before."""
+        if self.own_function is not None:
+            before = self.own_before
+            return None if before is None else float(self.own_function.instructions - before.instructions)
         overhead = None if self.change is None else self.change.overhead
         return None if overhead is None else float(exact(overhead.value) / self.of_call)
 
@@ -103,12 +112,30 @@ class Cost:
 
     @property
     def hits(self) -> int | None:
+        if self.own_function is not None:
+            return self.own_function.times
         return None if self.cell.evidence is None else self.cell.evidence.hits
 
     @property
     def exceeded(self) -> Sequence[str]:
         """Sentences on figures that exceed their budgets."""
-        return () if self.change is None or self.unknown else self.change.exceeded
+        if self.unknown:
+            return ()
+        if self.own_function is not None:
+            return self._exceeded_by_function(self.own_function)
+        return () if self.change is None else self.change.exceeded
+
+    def _exceeded_by_function(self, function: OwnFunction) -> Sequence[str]:
+        budget, before, unit = self.own_budget, self.own_before, self.cell.unit
+        if budget is None:
+            return ()
+        most = budget.most
+        if most is None:
+            most = None if before is None else before.instructions + budget.increase(float(before.instructions))
+        if most is None or function.instructions <= most:
+            return ()
+        since = "" if before is None else f", {figure(float(before.instructions), unit)} before"
+        return [f"{function.name} takes {figure(float(function.instructions), unit)} {unit}{since}, allowed {budget}"]
 
     @property
     def is_wrong(self) -> bool:
@@ -118,6 +145,8 @@ class Cost:
     @property
     def allowed(self) -> str:
         """The budgets that the user has given it, of a hit as far as they are not percentages."""
+        if self.own_function is not None:
+            return "" if self.own_budget is None or self.own_budget == Budget() else str(self.own_budget)
         budgeted = () if self.change is None else self.change.budgeted
         return ", ".join(str(figure.budget.times(Fraction(1, self.of_call))) for figure in budgeted if figure.is_own)
 
@@ -158,37 +187,75 @@ def _doubt(changed: Mapping[str, CellChange], cell: CellRecord) -> str:
     return next(filter(None, doubts), "")
 
 
-_UNJUDGED = "calls fail without the module, so what a hit adds to them is not known, and no budget judges it"
+@dataclass(frozen=True)
+class FunctionCosts:
+    """What modules' own functions cost in a ``run``, beside their ``budgets`` and the ``reference``.
 
-
-def with_own_functions(measured: Sequence[Cost], run: Run, *, is_judged: bool) -> Sequence[Cost]:
-    """The same costs; of a module whose calls fail where it is not loaded, those of its own functions.
-
-    If they are to be judged, they are unknown. A baseline that failed for another reason leaves no cost.
+    A ``function`` is named by the user: no other has a cost then, and it has one beside calls that do not fail, too.
     """
-    costs_of = [each for cost in measured for each in _without_baseline(cost, run)]
-    return [
-        replace(cost, unknown=_UNJUDGED) if is_judged and cost.own_function is not None else cost for cost in costs_of
-    ]
+
+    run: Run
+    budgets: Budgets = field(default_factory=Budgets)
+    reference: Reference | None = None
+    function: str | None = None
+
+    def among(self, measured: Sequence[Cost]) -> Sequence[Cost]:
+        """The same costs; of a module whose calls fail where it is not loaded, those of its own functions.
+
+        A baseline that failed for another reason leaves no cost. Raises UsageError for a function that no call enters.
+        """
+        return [each for cost in measured for each in self._of(cost)]
+
+    def _of(self, cost: Cost) -> Sequence[Cost]:
+        if cost.cell.status != "ok" or not cost.subject.is_module:
+            return [cost]
+        if self.function is not None:
+            functions = self._functions(cost)
+            named = [each for each in functions if each.own_function and each.own_function.name == self.function]
+            if named:
+                return named
+            names = [each.own_function.name for each in functions if each.own_function]
+            what = f"no call enters {self.function} of {cost.subject.title} on {cost.cell.kernel}"
+            hint = f"the calls enter {', '.join(names[:_SHOWN])}" if names else ""
+            raise UsageError(what, where="--function", hint=did_you_mean(self.function, names) or hint)
+        baseline = _baseline(cost.cell, self.run.record)
+        if cost.cell.overhead is not None or baseline is None or baseline.status == "ok":
+            return [cost]
+        reason = baseline.reason or ""
+        if baseline.status != "failed" or not is_of_failed_calls(reason):
+            return [replace(cost, no_baseline=reason)]
+        return self._functions(cost) or [replace(cost, no_baseline=reason)]
+
+    def _functions(self, cost: Cost) -> Sequence[Cost]:
+        budget = self.budgets.of_cell(cost.cell)
+        of_hit = None if budget is None or budget.overhead is None else budget.overhead.times(Fraction(1, cost.of_call))
+        title = "" if self.reference is None else self.reference.title
+        before = self._before(cost)
+        costs_of = []
+        for function in _functions_in(self.run, cost.cell):
+            own_before = None if before is None else before.get(function.name)
+            new, unknown = cost.new, cost.unknown
+            if self.reference is not None and own_before is None and not new and not unknown:
+                if before is None:
+                    unknown = f"at {title} its functions were not counted"
+                else:
+                    new = f"at {title} no call enters {function.name}()"
+            own = replace(cost, own_function=function, own_before=own_before, own_budget=of_hit, time=None)
+            costs_of.append(replace(own, new=new, unknown=unknown))
+        return costs_of
+
+    def _before(self, cost: Cost) -> Mapping[str, OwnFunction] | None:
+        """The functions of the cell that this one is compared with; None without one that counted them."""
+        cell = None if self.reference is None else self.reference.before.get(cost.cell.id)
+        if cell is None or self.reference is None:
+            return None
+        functions = _functions_in(self.reference.run or self.run, cell)
+        return {function.name: function for function in functions} or None
 
 
-def _without_baseline(cost: Cost, run: Run) -> Sequence[Cost]:
-    baseline = _baseline(cost.cell, run.record)
-    is_alone = cost.cell.status == "ok" and cost.cell.overhead is None
-    if not is_alone or baseline is None or baseline.status == "ok":
-        return [cost]
-    reason = baseline.reason or ""
-    if baseline.status != "failed" or not is_of_failed_calls(reason):
-        return [replace(cost, no_baseline=reason)]
-    return _own_costs(cost, run) or [replace(cost, no_baseline=reason)]
-
-
-def _own_costs(cost: Cost, run: Run) -> Sequence[Cost]:
-    proved = ENTERED.of(cost.cell)
-    if proved is None or cost.cell.profile is None:
-        return []
-    functions = own_functions(load_profile(run.directory, cost.cell), proved)
-    return [replace(cost, own_function=function, time=None) for function in functions]
+def _functions_in(run: Run, cell: CellRecord) -> Sequence[OwnFunction]:
+    proved = ENTERED.of(cell)
+    return [] if proved is None or cell.profile is None else own_functions(load_profile(run.directory, cell), proved)
 
 
 def problem(costs: Sequence[Cost], missed: Sequence[str] = ()) -> str:
@@ -240,12 +307,17 @@ def _baseline(cell: CellRecord, record: RunRecord) -> CellRecord | None:
     return next((baseline for baseline in baselines if place(baseline) == place(cell)), None)
 
 
-def judged(lines: Sequence[CostLine], after: Run, reference: Reference | None = None) -> Sequence[Cost]:
-    """The costs beside their budgets, and each beside that of the reference."""
+def judged(
+    lines: Sequence[CostLine], after: Run, reference: Reference | None = None, function: str | None = None
+) -> Sequence[Cost]:
+    """The costs beside their budgets, and each beside that of the reference.
+
+    Raises UsageError if no call enters the module's ``function`` that the user has named.
+    """
     partners: Mapping[str, CellRecord] = {} if reference is None else reference.before
     cells = after.record.cells
     before = cells if reference is None or reference.run is None else reference.run.record.cells
     pairs = [CellPair(partners.get(cell.id), cell) for line in lines for cell in line.records(after.record)]
     budgets = stored_budgets(after.directory)
     measured = costs_in(lines, after.record, compare(pairs, budgets, before, cells), reference)
-    return with_own_functions(measured, after, is_judged=reference is not None or bool(budgets.plain()))
+    return FunctionCosts(after, budgets, reference, function).among(measured)

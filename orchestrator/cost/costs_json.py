@@ -34,6 +34,10 @@ class PrintedCost(Printed):
     """The interval of the instructions, its lower end first."""
     change: float | None
     """Instructions that a hit takes more than in the reference."""
+    function: str | None
+    """The function of a module without a probe: a hit is its execution, with what it calls."""
+    alone: float | None
+    """Instructions of a hit in the function itself."""
     mechanism: str | None
     """How the kernel calls it."""
     hits: int | None
@@ -76,6 +80,8 @@ class PrintedCost(Printed):
             instructions=cost.hit,
             interval=[end / cost.of_call for end in cost.cell.interval] if cost.cell.interval else None,
             change=cost.difference,
+            function=None if cost.own_function is None else cost.own_function.name,
+            alone=None if cost.own_function is None else float(cost.own_function.alone),
             mechanism=cost.mechanism or None,
             hits=cost.hits,
             hits_per_call=None if cost.hits is None else cost.of_call,

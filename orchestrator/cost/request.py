@@ -51,7 +51,7 @@ class CostRequest:
     ``kernels`` are names, or versions of Linux. ``calls`` are named by the user. ``at_most`` is
     the budget of a hit, ``budgets`` are those of an experiment. ``against`` is what the costs are compared with: a
     file, a stored run, or a commit. ``cflags`` are clang's for the sources of BPF programs, an argument each; their
-    relative paths are those of the current folder.
+    relative paths are those of the current folder. ``function`` is the only one of a module's that is asked for.
     """
 
     subjects: Sequence[str]
@@ -62,6 +62,7 @@ class CostRequest:
     budgets: Mapping[str, object] = field(default_factory=dict)
     against: str | None = None
     cflags: Sequence[str] = ()
+    function: str | None = None
 
     @property
     def sources(self) -> Sequence[str]:
@@ -81,6 +82,9 @@ class CostRequest:
             what = "no subject is a source of BPF programs (NAME.bpf.c), which clang compiles with these flags"
             raise UsageError(what, where=_FLAGS)
         assert self.sources
+        if self.function is not None and (self.calls.workload is None or self.calls.point is not None):
+            hint = "name the calls, and no point: --workload FILE.c"
+            raise UsageError("is one of a module that calls of yours enter", where="--function", hint=hint)
         if self.at_most is not None:
             self._of_hit(self.at_most)
 
@@ -130,7 +134,7 @@ def _compiled_with(flags: CompilerFlags, text: str) -> str:
     if not _is_source(text):
         return text
     path, parameters = split_path(text)
-    given = program_parameters(parameters)
+    given = program_parameters(path, parameters)
     there = flags.seen_from(Path.cwd(), user_path(path).parent)
     every = there.behind(CompilerFlags.of_text(given.get(COMPILED_WITH, "")))
     return with_path(path, written({**given, COMPILED_WITH: every.text}))

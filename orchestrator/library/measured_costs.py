@@ -116,7 +116,7 @@ def measured_costs(measurer: Measurer, plan: CostPlan) -> MeasuredCosts:
     reference = None if earlier is None else earlier.reference(plan.lines, after)
     if file is not None:
         reference = by_lines(file, after, plan.lines, ReferenceLines.of_file(file, plan.before, plan.missed), after)
-    return MeasuredCosts(judged(plan.lines, after, reference), plan.missed, after, reference)
+    return MeasuredCosts(judged(plan.lines, after, reference, plan.request.function), plan.missed, after, reference)
 
 
 def _reference_file(request: CostRequest) -> str | None:

@@ -120,9 +120,12 @@ WORKLOADS = Path(__file__).with_name("workloads")
 def test_a_module_without_a_probe_costs_what_its_own_functions_do(tmp_path: Path) -> None:
     """Calls of its device fail where it is not loaded: there is nothing to subtract."""
     command = CommandLine(tmp_path)
-    (ioctl,) = costs(command, MODULE, "--workload", WORKLOADS / "counter_ioctl.c")
+    ioctl, push = costs(command, MODULE, "--workload", WORKLOADS / "counter_ioctl.c")
     assert (ioctl["status"], ioctl["mechanism"], ioctl["hits"]) == ("ok", "in counter_ioctl", 500)
     assert 50 < ioctl["instructions"] < 300
+    assert (push["function"], push["hits"]) == ("ring_push", 500)
+    assert push["alone"] < push["instructions"] < ioctl["instructions"]
+    assert ioctl["alone"] < ioctl["instructions"] - push["instructions"]
     stored = command.run("report", "latest", "--format", "json").stdout
     cells = {cell.probe: cell for cell in RunRecord.model_validate_json(stored, strict=False).cells}
     assert cells["none"].status == "failed"
@@ -135,11 +138,16 @@ def test_own_functions_on_other_kernels_and_beside_what_judges(tmp_path: Path) -
     command = CommandLine(tmp_path)
     workload = ("--workload", WORKLOADS / "counter_read.c")
     by_kernel = costs(command, MODULE, *workload, "--kernels", "6.1,6.12,7.3")
-    assert [cost["kernel"] for cost in by_kernel] == list(KERNELS)
-    assert {cost["mechanism"] for cost in by_kernel} == {"in counter_read"}
-    unjudged = command.run("cost", MODULE, *workload, "--at-most", "1000")
-    assert unjudged.returncode == 1, unjudged.stderr
-    assert "no budget judges it" in " ".join(unjudged.stdout.split())
+    assert [cost["kernel"] for cost in by_kernel if cost["function"] == "counter_read"] == list(KERNELS)
+    assert {cost["mechanism"] for cost in by_kernel} == {"in counter_read", "in ring_copy"}
+    (one,) = costs(command, MODULE, *workload, "--function", "ring_copy", "--at-most", "1000")
+    exceeding = command.run(
+        "cost", MODULE, *workload, "--function", "ring_copy", "--at-most", str(one["instructions"] - 1)
+    )
+    assert exceeding.returncode == 1, exceeding.stderr
+    assert f"ring_copy takes {one['instructions']:.0f} instructions, allowed" in " ".join(exceeding.stdout.split())
+    (same,) = costs(command, MODULE, *workload, "--function", "ring_copy", "--against", "latest")
+    assert (same["change"], same["unknown"]) == (0, None)
     refused = command.run("cost", MODULE, *workload, "--point", "counter_read")
     assert refused.returncode == 2
     assert "--point: it has no function counter_read of its own" in refused.stderr

@@ -96,6 +96,8 @@ def test_a_row_has_the_cost_of_a_hit_and_what_is_known_of_the_program(line: Cost
         "instructions": 596,
         "interval": [596, 596],
         "change": None,
+        "function": None,
+        "alone": None,
         "mechanism": "bpf-kprobe",
         "hits": 1000,
         "hits_per_call": 1,
