@@ -13,11 +13,10 @@ void workload_setup(void)
 
 void workload(void)
 {
-	static const int at_once[2] = {1, 0};	// struct linger: nothing waits for two minutes behind each call
 	long from = sys3(SYS_socket, AF_INET, SOCK_STREAM, 0);
 
 	sys3(SYS_connect, from, &address, sizeof(address));
-	sys5(SYS_setsockopt, from, SOL_SOCKET, SO_LINGER, at_once, sizeof(at_once));
+	reset_on_close(from);
 	long to = sys4(SYS_accept4, listener, 0, 0, 0);
 
 	sys1(SYS_close, from);
