@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// At functions, tracepoints and system calls that tools attach to, of sockets, processes and the system.
+// At functions and system calls that tools attach to, of sockets, processes and the system: calls of the table make them,
+// which no guest is asked for.
 #include "vmlinux.h"
 
 #include <bpf/bpf_helpers.h>
@@ -20,14 +21,10 @@ AT(on_bind, "kprobe/inet_bind")
 AT(on_listen, "kprobe/inet_listen")
 AT(on_connect, "kprobe/tcp_v6_connect")
 AT(on_accepted, "kprobe/tcp_v6_syn_recv_sock")
-AT(on_ioctl, "kprobe/sock_do_ioctl")
 AT(on_request, "kprobe/rtnetlink_rcv_msg")
-AT(on_dump, "kprobe/netlink_dump")
-AT(on_capable, "kprobe/cap_capable")
+AT(on_retransmission, "kprobe/tcp_retransmit_skb")
 AT(on_oom, "kprobe/oom_kill_process")
 AT(on_user_namespace, "kprobe/create_user_ns")
-AT(on_retransmission, "tp/tcp/tcp_retransmit_skb")
-AT(on_reset, "tp/tcp/tcp_send_reset")
 AT(on_mount, "tp/syscalls/sys_enter_mount")
 AT(on_openat2, "tp/syscalls/sys_enter_openat2")
 AT(on_newlstat, "tp/syscalls/sys_enter_newlstat")
