@@ -274,12 +274,15 @@ class DebuggerStub:
         packet = data.rpartition(b"$")[2] if b"$" in data else b""
         if packet:
             self._stub.is_detached = packet.startswith(b"D")
-        is_running_on = packet.startswith((b"c#", b"vCont;c")) and self._breakpoints
+        if not (packet.startswith((b"c#", b"vCont;c")) and self._breakpoints and self._steps):
+            return False
+        # gdb 13 sends a packet again that is not acknowledged within 2 s; on a slow host the steps take longer.
+        debugger.sendall(_ACKNOWLEDGED)
         interrupted = select.poll()
         interrupted.register(debugger, select.POLLIN)
-        for _ in range(self._steps if is_running_on else 0):
+        for _ in range(self._steps):
             answer = self._stub.ask("s")
             if self._stub.pointer() in self._breakpoints or interrupted.poll(0):
-                debugger.sendall(_ACKNOWLEDGED + packed(answer))
+                debugger.sendall(packed(answer))
                 return True
         return False

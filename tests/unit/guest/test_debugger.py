@@ -17,11 +17,13 @@ from xml.etree import ElementTree
 import pytest
 
 from orchestrator.errors import GuestConnectionLost, GuestError, HostError
-from orchestrator.guest.debugger import DebuggerStub, Stub, i386_description
+from orchestrator.guest.debugger import DebuggerStub, Stub, i386_description, packed
 from orchestrator.guest.monitor import Monitor
 
 PLACE = 0xC1093A15
 REGISTERS = "00" * 128 + PLACE.to_bytes(8, "little").hex()
+PATIENCE = 300.0
+"""Seconds until a test ends whose answer does not come."""
 PACKET = re.compile(rb"\$([^#]*)#(..)")
 
 
@@ -148,6 +150,32 @@ def test_a_debugger_comes_and_goes_in_any_state(qemu: FakeQemu, stub: Stub, last
     assert qemu.detached == 1
     assert not qemu.is_stopped
     assert not announced.place.exists()
+
+
+def test_a_debugger_need_not_ask_again_while_the_guest_is_stepped(
+    qemu: FakeQemu, stub: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reply, has_acknowledgement = qemu._reply, threading.Event()
+
+    def reply_to_steps_later(packet: str) -> str:
+        if packet == "s":
+            has_acknowledgement.wait()
+        return reply(packet)
+
+    monkeypatch.setattr(qemu, "_reply", reply_to_steps_later)
+    announced = Announced()
+    attachment = DebuggerStub(stub, announced, steps=10)
+    with announced.connect() as debugger:
+        debugger.settimeout(PATIENCE)
+        attachment.wait_until_attached()
+        debugger.sendall(packed(f"Z1,{PLACE:x},1"))
+        assert debugger.recv(4096) == packed("OK")
+        debugger.sendall(packed("vCont;c"))
+        assert debugger.recv(4096) == b"+"
+        has_acknowledgement.set()
+        assert debugger.recv(4096) == packed("T05thread:01;")
+    attachment.wait_until_detached()
+    assert qemu.heard.count("s") == 1
 
 
 def test_a_socket_that_cannot_be_made(
