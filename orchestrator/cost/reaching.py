@@ -91,8 +91,8 @@ class ReachedNames:
     def call(self, pattern: str) -> FoundCall | None:
         """The call to reach a name with, or a name that a pattern such as ``vfs_rea*`` matches.
 
-        One that reaches it once comes first, then the table's order decides. Raises UsageError for a pattern of which
-        each call reaches several names: a program at all of them has more hits than one of them.
+        One that reaches it the fewest times comes first, then the table's order decides. Raises UsageError for a
+        pattern of which each call reaches several names: a program at all of them has more hits than one of them.
         """
         pairs: list[tuple[TableCall, Mapping[str, int]]] = []
         for call in call_table().values():
@@ -101,7 +101,7 @@ class ReachedNames:
                 pairs.append((call, reached))
         if not pairs:
             return None
-        call, times = min(pairs, key=lambda pair: sum(pair[1].values()) > 1)  # the first of several
+        call, times = min(pairs, key=lambda pair: (len(pair[1]) > 1, sum(pair[1].values())))  # the first of several
         if len(times) > 1:
             names = ", ".join(shown(sorted(times), _SHOWN))
             what = f"{call.name} reaches {len(times)} of this pattern: {names}"

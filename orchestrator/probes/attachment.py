@@ -165,9 +165,9 @@ class Attachment(ABC):
         """Parameters of the cell that only the armed probe knows."""
         return {}
 
-    def learn(self, profile: CellProfile) -> None:
-        """Learn from a profile of the calls as they are timed how often each of them runs what is attached."""
-        del profile
+    def learn(self, executed: Mapping[int, int], calls: int) -> None:
+        """Learn how often ``calls``, as they are timed, executed the instructions at addresses of generated code."""
+        del executed, calls
 
     def with_code_lines(self, profile: CellProfile) -> CellProfile:
         """A profile of calls that hit the probe, with the source lines of the code that the kernel generated for it."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import re
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -168,12 +167,8 @@ class UserBpfAttachment(PlacedAttachment):
     def recorded(self, called: attachment.Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
         raise AssertionError("a user's programs do not record")
 
-    def learn(self, profile: CellProfile) -> None:
-        executed = Counter[int]()
-        for symbol in profile.symbols:
-            if symbol.place == "generated":
-                executed.update({symbol.address + at.offset: at.executed for at in symbol.instructions})
-        self._hits.learn(executed, profile.calls)
+    def learn(self, executed: Mapping[int, int], calls: int) -> None:
+        self._hits.learn(executed, calls)
 
     def facts(self) -> Mapping[str, int | str]:
         """The sections and sizes of the programs, and what is to be said of the hits of a call."""

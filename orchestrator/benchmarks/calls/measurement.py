@@ -483,18 +483,23 @@ def _profiled(
     for _ in range(MOST_PASSES):
         mark = counter.mark()
         marked = workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
-        with counter.evaluating():
-            profile = counter.profile(
-                mark, marked.timed, cell=work.cell.id, calls=marked.calls, program=workload.program
-            )
-            executed = None if measured.varies else executed_classes(profile)
-            entries = None if module is None else Entries.of(profile.symbols, module, profile.calls)
-            if work.profile is not None and "order" in work.cell.profile:
-                counter.timeline(mark, marked.timed, profile, workload.program).write(work.profile)
+        try:
+            with counter.evaluating():
+                profile = counter.profile(
+                    mark, marked.timed, cell=work.cell.id, calls=marked.calls, program=workload.program
+                )
+                executed = None if measured.varies else executed_classes(profile)
+                entries = None if module is None else Entries.of(profile.symbols, module, profile.calls)
+                if work.profile is not None and "order" in work.cell.profile:
+                    counter.timeline(mark, marked.timed, profile, workload.program).write(work.profile)
+        except NoProfile:
+            if armed is not None and work.kind.has_own_programs:
+                armed.attachment.learn(counter.executed(mark), marked.calls)
+            raise
         if measured.varies or float(profile.per_call(profile.executed)) == measured.samples[0]:
             break
-    if armed is not None:
-        armed.attachment.learn(profile)
+    if armed is not None and work.kind.has_own_programs:
+        armed.attachment.learn(profile.generated, profile.calls)
     if work.profile is None:
         return CallCounts(executed=executed, entries=entries)
     evidence = stored(profile if armed is None else armed.attachment.with_code_lines(profile), work.profile)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Literal, NamedTuple, Self
@@ -205,6 +205,15 @@ class CellProfile(Record):
     @property
     def repetitions(self) -> int:
         return sum(symbol.repetitions for symbol in self.symbols)
+
+    @property
+    def generated(self) -> Mapping[int, int]:
+        """How often the instructions of generated code were executed, by their addresses."""
+        times: Counter[int] = Counter()
+        for symbol in self.symbols:
+            if symbol.place == "generated":
+                times.update({symbol.address + each.offset: each.executed for each in symbol.instructions})
+        return times
 
     @property
     def uneven(self) -> Sequence[str]:
