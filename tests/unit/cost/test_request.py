@@ -131,7 +131,7 @@ def test_the_user_may_name_calls_and_a_point(
     [
         (at("vfs_raed"), {}, "vfs_raed", "no known call enters it"),
         (at("vfs_read"), {"call": "getppid"}, "vfs_read", "the call getppid does not enter it"),
-        (of_call("mount"), {}, "of_mount", "no known call makes the system call mount"),
+        (of_call("acct"), {}, "of_acct", "no known call makes the system call acct"),
         (MODULE, {}, "own.c", "which call hits it is not known"),
         (MECHANISM, {"workload": Path("/w.c")}, "kprobe", "where the calls hit it is not known"),
         (MODULE, {"point": "nowhere"}, "nowhere", "no known call enters it"),
@@ -187,10 +187,10 @@ def test_probe_in_a_program_needs_its_source_and_a_point_there(tmp_path: Path) -
 
 
 def test_a_system_call_that_no_known_call_makes_may_be_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no known call makes the system call mount") as refused:
-        finder(tmp_path).line(of_call("mount"))
-    assert "--call mount" in refused.value.hint
-    assert made(finder(tmp_path, call="mount").line(of_call("mount"))) == "mount"
+    with pytest.raises(UsageError, match="no known call makes the system call acct") as refused:
+        finder(tmp_path).line(of_call("acct"))
+    assert "--call acct" in refused.value.hint
+    assert made(finder(tmp_path, call="acct").line(of_call("acct"))) == "acct"
     with pytest.raises(UsageError) as refused:
         finder(tmp_path).line(of_call("no_such_call"))
     assert "--call" not in refused.value.hint
