@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -15,6 +15,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import compiled_workload
 from orchestrator.artifacts.kernel_events import events
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_files import missing_module_reason
 from orchestrator.benchmarks.calls.call_programs import Calls, user_function
 from orchestrator.catalog.data import existing_file, unknown
 from orchestrator.catalog.probes import (
@@ -25,7 +26,13 @@ from orchestrator.catalog.probes import (
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.catalog.user_files import find_workload
 from orchestrator.cost.cost_machine import cost_machine
-from orchestrator.cost.counted_table import CountedTable, counted_table, hit_tracepoints, made_by
+from orchestrator.cost.counted_table import (
+    CountedTable,
+    counted_table,
+    counted_table_with_modules,
+    hit_tracepoints,
+    made_by,
+)
 from orchestrator.cost.event_hits import event_hits, is_event
 from orchestrator.cost.existing_places import is_pattern, lacking
 from orchestrator.cost.line import CostLine
@@ -38,6 +45,7 @@ from orchestrator.cost.reaching import (
     reaching_system_call,
 )
 from orchestrator.cost.subjects import ANY_FUNCTION, AttachPlace, Subject
+from orchestrator.cost.unreached import without_function, without_tracepoint
 from orchestrator.errors import UsageError
 from orchestrator.experiment.fields import point
 from orchestrator.probes.point import Point
@@ -96,7 +104,7 @@ class CallFinder:
         if self.given.call is not None:
             return self._by_call(subject, place, self.given.call)
         if place.function is not None and ":" not in place.function:
-            entered = known_call(place.function) or self._functions(subject).call(place.function)
+            entered = known_call(place.function) or self._entering(subject, place.function)
             if entered is None:
                 raise self._unreached(place.function, "no known call enters it")
             return self._line(subject, entered.name_reached, entered.benchmark)
@@ -114,18 +122,35 @@ class CallFinder:
         return self._line(subject, self._wrapper(call.name_reached), call.benchmark)
 
     def _by_event(self, subject: Subject, event: str) -> CostLine:
-        tracepoints = self._tracepoints(event)
-        hit = tracepoints.call(event.rpartition(":")[2])
-        if hit is None:
-            raise self._unhit(event, "no known call hits it")
-        return self._line(subject, self._wrapper(hit.call.events[0]), hit.benchmark)
+        for table in self._tables():
+            hit = self._tracepoints(table, event).call(event.rpartition(":")[2])
+            if hit is not None:
+                return self._line(subject, self._wrapper(hit.call.events[0]), hit.benchmark)
+        raise self._unhit(event, "no known call hits it")
 
-    def _tracepoints(self, event: str) -> ReachedNames:
+    def _tracepoints(self, table: CountedTable, event: str) -> ReachedNames:
         """Which calls hit the tracepoints of an event, ``SYSTEM:NAME`` or ``NAME``, or of a pattern of events."""
-        tracepoints, code = self._table.tracepoints, self.kernel.code
+        tracepoints, code = table.tracepoints, self.kernel.code
         if ":" not in event or code is None:
             return tracepoints
-        return tracepoints.among([name.partition(":")[2] for name in events(code) if fnmatchcase(name, event)])
+        system, _, name = event.partition(":")
+        of_kernel = events(code)
+        if system not in of_kernel.values() and not is_pattern(event):  # a module's
+            return tracepoints.among([name])
+        return tracepoints.among([known.partition(":")[2] for known in of_kernel if fnmatchcase(known, event)])
+
+    def _entering(self, subject: Subject, function: str) -> FoundCall | None:
+        """The call to enter a function with."""
+        calls = (self._functions(table, subject).call(function) for table in self._tables())
+        return next(filter(None, calls), None)
+
+    def _tables(self) -> Iterator[CountedTable]:
+        """What calls reach that need no modules, and then, counted only if it is asked for, what others reach."""
+        yield self._table
+        yield self._table_with_modules
+
+    def _table_of(self, call: TableCall) -> CountedTable:
+        return self._table_with_modules if call.modules else self._table
 
     def _place(self, subject: Subject) -> AttachPlace:
         """Where the subject, or the user, says that it is. Raises UsageError for a place that the kernel lacks."""
@@ -182,10 +207,14 @@ class CallFinder:
         if made is None:
             point = place.function or self._wrapper(place.system_call or name)
             return self._line(subject, point, {"name": "syscall", "call": name})
+        lacks = missing_module_reason(self.kernel, made.modules)
+        if lacks is not None:
+            what = f"the call {made.name} needs {' and '.join(made.modules)}: {lacks}"
+            raise UsageError(what, where=subject.title, hint="name another call: --call, or another kernel: --kernels")
         if place.function is not None and ":" not in place.function:
             entered = known_call(place.function)
             if entered is None or entered.name != made.name:
-                entered = self._functions(subject).by(made.name).call(place.function)
+                entered = self._functions(self._table_of(made), subject).by(made.name).call(place.function)
             if entered is None:
                 raise self._unreached(place.function, f"the call {made.name} does not enter it")
             return self._line(subject, entered.name_reached, entered.benchmark)
@@ -204,25 +233,25 @@ class CallFinder:
         """
         if is_event(event):
             program = made_by(self.context, self.kernel.spec.arch, call)
-            return 1 if program is None else self._event_hits(event, program, name)
-        hit = self._tracepoints(event).by(call.name).call(event.rpartition(":")[2])
+            return 1 if program is None else self._event_hits(event, program, name, call.modules)
+        hit = self._tracepoints(self._table_of(call), event).by(call.name).call(event.rpartition(":")[2])
         return 1 if hit is None else hit.hits
 
-    def _event_hits(self, event: str, calls: Calls, name: str) -> int:
+    def _event_hits(self, event: str, calls: Calls, name: str, modules: Sequence[str] = ()) -> int:
         machine = cost_machine(self.cpu)
         try:
-            return event_hits(self.context, self.kernel, machine, event, calls).per_call(event, name)
+            return event_hits(self.context, self.kernel, machine, event, calls, modules).per_call(event, name)
         except UsageError:
             # Other tasks that hit it for the calls hit it for others, too: QEMU tells what is within the calls.
-            hits = hit_tracepoints(self.context, self.kernel, machine, calls).get(event.rpartition(":")[2])
+            hits = hit_tracepoints(self.context, self.kernel, machine, calls, modules).get(event.rpartition(":")[2])
             if hits is None:
                 raise
             return hits
 
-    def _functions(self, subject: Subject) -> ReachedNames:
+    def _functions(self, table: CountedTable, subject: Subject) -> ReachedNames:
         """What calls enter; for other probes than BPF programs, whose runs QEMU counts, in the calls' process alone."""
         has_programs = bool(subject.name) or is_one_liner(subject.row)
-        return self._table.functions if has_programs else self._table.functions_of_one_process
+        return table.functions if has_programs else table.functions_of_one_process
 
     def _line(self, subject: Subject, point: str, benchmark: Mapping[str, object]) -> CostLine:
         amounts = {key: amount for key, amount in _CALLS.items() if key not in benchmark}
@@ -231,12 +260,14 @@ class CallFinder:
     def _unreached(self, function: str, why: str) -> UsageError:
         alike = self._table.functions.nearest(function)
         named = f"known calls enter {', '.join(alike)}; or " if alike else ""
-        return UsageError(why, where=function, hint=f"{named}name calls of yours: --workload FILE.c")
+        hint = f"{named}name calls of yours: --workload FILE.c"
+        return UsageError(without_function(function, why), where=function, hint=hint)
 
     def _unhit(self, event: str, why: str) -> UsageError:
         alike = self._table.tracepoints.nearest(event.rpartition(":")[2])
         named = f"known calls hit {', '.join(alike)}; or " if alike else ""
-        return UsageError(why, where=event, hint=f"{named}name calls of yours: --workload FILE.c")
+        hint = f"{named}name calls of yours: --workload FILE.c"
+        return UsageError(without_tracepoint(event, why), where=event, hint=hint)
 
     def _wrapper(self, system_call: str) -> str:
         return CALL_PREFIX[self.kernel.spec.arch] + system_call
@@ -244,3 +275,7 @@ class CallFinder:
     @cached_property
     def _table(self) -> CountedTable:
         return counted_table(self.context, self.kernel, cost_machine(self.cpu))
+
+    @cached_property
+    def _table_with_modules(self) -> CountedTable:
+        return counted_table_with_modules(self.context, self.kernel, cost_machine(self.cpu))

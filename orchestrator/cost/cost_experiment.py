@@ -80,6 +80,7 @@ def _table(lines: Sequence[CostLine], kernels: Sequence[str]) -> Mapping[str, ob
     return {
         **({} if first.kernels == tuple(kernels) else {"kernels": list(first.kernels)}),
         **({} if first.image is None else {"image": first.image}),
+        **({"kernel_modules": [*first.modules]} if first.modules else {}),
         **({} if first.point is None else {"points": [first.point]}),
         **({"profile": ["symbols", "stacks"]} if first.is_anywhere else {}),
         "probes": [BASELINE, *(line.subject.row for line in lines)],

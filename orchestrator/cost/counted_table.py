@@ -9,7 +9,7 @@ and its end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -22,6 +22,7 @@ from orchestrator.arch import ARCHITECTURES, Arch
 from orchestrator.artifacts.cache import BuildContext, digest
 from orchestrator.artifacts.compiler import compiled_workload
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
 from orchestrator.benchmarks.calls.call_programs import Calls, system_call, user_function
 from orchestrator.benchmarks.calls.call_results import SUCCESS
 from orchestrator.benchmarks.calls.executed import entries
@@ -87,33 +88,51 @@ class CountedTable(Record):
 
 
 def counted_table(context: BuildContext, kernel: Kernel, machine: MachineSpec) -> CountedTable:
-    """What the table's calls enter and fire; cached by kernel, machine and call: a changed call alone anew.
+    """What the table's calls enter and fire that need no modules; cached by kernel, machine and call.
 
-    A call that the kernel lacks, or that fails, reaches nothing, and its ``failure`` says why. Raises HostError,
-    GuestError, and EvidenceError for a guest that fails the checks.
+    A changed call alone is counted anew. A call that the kernel lacks, or that fails, reaches nothing, and its
+    ``failure`` says why. Raises HostError, GuestError, and EvidenceError for a guest that fails the checks.
     """
-    artifacts = _artifacts(context, kernel, machine)
+    calls = [call for call in call_table().values() if not call.modules]
+    return _counted_in(context, kernel, _artifacts(context, kernel, machine), calls)
+
+
+def counted_table_with_modules(context: BuildContext, kernel: Kernel, machine: MachineSpec) -> CountedTable:
+    """The same of the calls that need modules which the kernel has, in guests that load them all; raises the same."""
+    needing = [call for call in call_table().values() if call.modules]
+    calls = [call for call in needing if missing_module_reason(kernel, call.modules) is None]
+    if not calls:
+        return CountedTable(calls={})
+    modules = tuple(dict.fromkeys(module for call in calls for module in call.modules))
+    return _counted_in(context, kernel, _artifacts(context, kernel, machine, modules), calls)
+
+
+def _counted_in(
+    context: BuildContext, kernel: Kernel, artifacts: BootArtifacts, calls: Sequence[TableCall]
+) -> CountedTable:
     common = _common(artifacts)
-    table = _digests()
+    table = _digests(calls)
 
     def count(folder: Path) -> None:
         known = _known(context, common, table)
         missing = [name for name in table if name not in known]
         context.say(f"counting what {len(missing)} calls execute on {kernel.spec.name}")
         fresh = _count(context, artifacts, [call_table()[name] for name in missing])
-        calls = {**known, **fresh}
-        (folder / _FILE).write_text(CountedTable(calls={name: calls[name] for name in table}).model_dump_json())
+        counts = {**known, **fresh}
+        (folder / _FILE).write_text(CountedTable(calls={name: counts[name] for name in table}).model_dump_json())
 
     found = context.cache.obtain(_KIND, {**common, "table": table}, _title(artifacts), count)
     return CountedTable.stored_in(found.path / _FILE)
 
 
-def hit_tracepoints(context: BuildContext, kernel: Kernel, machine: MachineSpec, calls: Calls) -> Mapping[str, int]:
+def hit_tracepoints(
+    context: BuildContext, kernel: Kernel, machine: MachineSpec, calls: Calls, modules: Sequence[str] = ()
+) -> Mapping[str, int]:
     """How often each of such ``calls`` hits tracepoints, in any task; cached. Empty where the calls fail.
 
-    Raises as ``counted_table``.
+    They need these ``modules`` of the kernel's own. Raises as ``counted_table``.
     """
-    artifacts = _artifacts(context, kernel, machine)
+    artifacts = _artifacts(context, kernel, machine, modules)
     program = None if calls.file is None else sha256_of(calls.file)
     inputs = {**_common(artifacts), "calls": [*calls.argv, str(calls.expected)], "program": program}
 
@@ -127,9 +146,13 @@ def hit_tracepoints(context: BuildContext, kernel: Kernel, machine: MachineSpec,
     return CountedCall.stored_in(context.cache.obtain(_KIND, inputs, title, count).path / _FILE).tracepoints
 
 
-def _artifacts(context: BuildContext, kernel: Kernel, machine: MachineSpec) -> BootArtifacts:
-    spec = GuestSpec(kernel=kernel.spec.argument, timing="instructions", **machine.model_dump())
-    return BootArtifacts(kernel, counting(context, machine_for(context, kernel, spec)), {})
+def _artifacts(
+    context: BuildContext, kernel: Kernel, machine: MachineSpec, modules: Sequence[str] = ()
+) -> BootArtifacts:
+    fields = {**machine.model_dump(), "kernel_modules": bool(modules)}
+    spec = GuestSpec(kernel=kernel.spec.argument, timing="instructions", **fields)
+    loaded = loaded_files(kernel, modules)
+    return BootArtifacts(kernel, counting(context, machine_for(context, kernel, spec)), {}, loaded)
 
 
 def _title(artifacts: BootArtifacts) -> str:
@@ -146,16 +169,13 @@ def _common(artifacts: BootArtifacts) -> Mapping[str, object]:
     }
 
 
-def _digests() -> Mapping[str, str]:
+def _digests(calls: Sequence[TableCall]) -> Mapping[str, str]:
     """What decides the counts of each call, besides kernel and machine, by name."""
     images = data_dir("images")
     folders = (images / "guest", images / "workload")
     files = [file for folder in folders for file in folder.iterdir() if file.is_file()]
     shared = {file.name: sha256_of(file) for file in sorted([*files, *(images / "guest" / "calls").glob("*.h")])}
-    return {
-        name: digest([repr(call), "" if call.call else sha256_of(call.file), shared])
-        for name, call in call_table().items()
-    }
+    return {call.name: digest([repr(call), "" if call.call else sha256_of(call.file), shared]) for call in calls}
 
 
 def _known(context: BuildContext, common: Mapping[str, object], table: Mapping[str, str]) -> dict[str, CountedCall]:

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.compiler import bpf_tool
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_files import loaded_files
 from orchestrator.benchmarks.calls.call_programs import Calls
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, UnsupportedError, UsageError
@@ -83,13 +84,21 @@ def is_event(name: str) -> bool:
     return _EVENT.fullmatch(name) is not None
 
 
-def event_hits(context: BuildContext, kernel: Kernel, machine: MachineSpec, event: str, calls: Calls) -> EventHits:
+def event_hits(
+    context: BuildContext,
+    kernel: Kernel,
+    machine: MachineSpec,
+    event: str,
+    calls: Calls,
+    modules: Sequence[str] = (),
+) -> EventHits:
     """How often ``calls`` hit an ``event``; cached by kernel, machine, event and calls if two passes agree.
 
-    Raises HostError, BuildError, GuestError.
+    They need these ``modules`` of the kernel's own. Raises HostError, BuildError, GuestError.
     """
-    spec = GuestSpec(kernel=kernel.spec.argument, timing="instructions", **machine.model_dump())
-    artifacts = BootArtifacts(kernel, machine_for(context, kernel, spec), {})
+    fields = {**machine.model_dump(), "kernel_modules": bool(modules)}
+    spec = GuestSpec(kernel=kernel.spec.argument, timing="instructions", **fields)
+    artifacts = BootArtifacts(kernel, machine_for(context, kernel, spec), {}, loaded_files(kernel, modules))
     tool = bpf_tool(context, kernel.spec.arch)
     inputs: Mapping[str, object] = {
         **artifacts.keys,

@@ -9,7 +9,9 @@ from orchestrator.arch import Arch
 from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, KernelCode
 from orchestrator.artifacts.kernel_events import events, system_call_names, tracepoints
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_files import loaded_code, missing_module_reason
 from orchestrator.catalog.data import nearest
+from orchestrator.cost.reaching import call_table
 from orchestrator.cost.subjects import AttachPlace
 from orchestrator.probes.point_check import functions_like, wrong_point_reason
 
@@ -23,10 +25,22 @@ def lacking(kernel: Kernel, place: AttachPlace) -> str | None:
     if code is None:
         return None
     if place.function is not None:
-        return None if ":" in place.function else _function(code, place.function, place.offset)
+        function = place.function
+        if ":" in function or _is_in_module(kernel, code, function):
+            return None
+        return _function(code, function, place.offset)
     if place.system_call is not None:
         return _system_call(code, kernel.spec.arch, place.system_call)
     return None if place.event is None else _event(code, place.event)
+
+
+def _is_in_module(kernel: Kernel, code: KernelCode, name: str) -> bool:
+    """Whether a function is one of the modules that calls of the table load, and not of the kernel itself."""
+    if is_pattern(name) or code.named(name):
+        return False
+    modules = dict.fromkeys(module for call in call_table().values() for module in call.modules)
+    there = [module for module in modules if missing_module_reason(kernel, [module]) is None]
+    return bool(loaded_code(kernel, there, name))
 
 
 def _function(code: KernelCode, name: str, offset: int | None) -> str | None:

@@ -14,6 +14,7 @@ from orchestrator.catalog.probes import (
     PREFIX,
     is_one_liner,
 )
+from orchestrator.cost.reaching import modules_for
 from orchestrator.cost.subjects import Subject
 from orchestrator.results.contract import CellRecord, RunRecord
 
@@ -38,6 +39,11 @@ class CostLine:
         """How often a call of the benchmark passes the point."""
         hits: int = self.benchmark.get("hits", 1)
         return hits
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The kernel's own modules that the benchmark's calls need."""
+        return modules_for(self.benchmark)
 
     @property
     def image(self) -> str | None:

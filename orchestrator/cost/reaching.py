@@ -33,6 +33,7 @@ class TableCall(CatalogEntry):
     expect: Expected | None = None
     calls: int | None = None
     has_child: bool = False
+    modules: list[str] = Field(default_factory=list)
     system_calls: list[str] = Field(default_factory=list)
     enters: list[str] = Field(default_factory=list)
 
@@ -59,6 +60,12 @@ class TableCall(CatalogEntry):
 def call_table() -> Mapping[str, TableCall]:
     """The calls by name, in the order of preference."""
     return named(TableCall, read("calls.yaml"))
+
+
+def modules_for(benchmark: Mapping[str, object]) -> tuple[str, ...]:
+    """The kernel's own modules that a benchmark's calls need: those of the workloads of the table, by their file."""
+    by_file = {str(call.file): call.modules for call in call_table().values() if call.modules}
+    return tuple(by_file.get(str(benchmark.get("file")), ()))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import CALL_PREFIX
-from orchestrator.cost.counted_table import counted_table, made_by
+from orchestrator.cost.counted_table import counted_table, counted_table_with_modules, made_by
 from orchestrator.cost.reaching import TableCall, call_table
 from orchestrator.experiment.guest_spec import MachineSpec
 from orchestrator.results.contract import CellRecord, RunRecord
@@ -80,7 +80,7 @@ def test_a_hit_by_a_thread_of_the_calls_process_is_a_hit_of_the_calls(tmp_path: 
     [
         pytest.param(name, marks=() if name in THAT_SET_UP else pytest.mark.nightly("the same of calls that need less"))
         for name, call in call_table().items()
-        if call.call is None and name not in NOT_TRACED
+        if call.call is None and not call.modules and name not in NOT_TRACED
     ],
 )
 @pytest.mark.guest(kernel=["debian-amd64", "debian-amd64@7.3"], cpu="xeon-e5410", timing="instructions")
@@ -94,24 +94,47 @@ def test_a_workload_makes_the_system_calls_of_its_row(workshop: BuildContext, re
     assert made == Counter(call.events)
 
 
+@pytest.mark.parametrize("kernel", ["debian-amd64", "debian-amd64@7.3"])
+def test_calls_that_need_modules_of_the_kernel_hit_their_functions(tmp_path: Path, kernel: str) -> None:
+    """One of them is in such a module itself."""
+    points = {"block_read": "blk_mq_start_request", "ext4_read": "ext4_file_read_iter"}
+    few = {"calls": 100, "repeats": 2}
+    calls = {
+        name: {"points": [point], "kernel_modules": call.modules, "benchmark": {**call.benchmark, **few}}
+        for name, point in points.items()
+        for call in (call_table()[name],)
+    }
+    cells = measured(tmp_path, kernel, calls, ["none", "kprobe"])
+    assert not failures(cells)
+    hits = [
+        cell.evidence.hits_per_call for cell in cells.values() if cell.evidence is not None and cell.probe != "none"
+    ]
+    assert hits == [1, 1]
+    assert cells["ext4-read kprobe"].parameters["kernel_modules"] == "null_blk, ext4"
+
+
 @EACH_KERNEL
 @pytest.mark.parametrize("kernel", ["debian-amd64", "debian-amd64@6.12", "debian-amd64@7.3", "lab-i386-up"])
 def test_each_call_of_the_table_has_a_number(workshop: BuildContext, tmp_path: Path, kernel: str) -> None:
     built = ready_kernel(workshop, kernel_spec(kernel))
     arch = built.spec.arch
-    table = counted_table(workshop, built, MachineSpec(cpu=CPUS[arch]))
-    reached = table.functions_of_one_process
-    lacking = {name for name, call in table.calls.items() if call.failure}
-    assert not lacking or built.config.get("CONFIG_NET") != "y", table.calls
+    machine = MachineSpec(cpu=CPUS[arch])
+    tables = counted_table(workshop, built, machine), counted_table_with_modules(workshop, built, machine)
+    counted = {name: call for table in tables for name, call in table.calls.items()}
+    reached = {name: made for table in tables for name, made in table.functions_of_one_process.calls.items()}
+    lacking = {name for name, call in counted.items() if call.failure}
+    assert not lacking or built.config.get("CONFIG_NET") != "y", counted
 
     def table_of(call: TableCall) -> Mapping[str, object]:
         events = dict.fromkeys((CALL_PREFIX[arch] + event for event in call.events), 1)  # of one with a child
-        entered = reached.calls.get(call.name, events)
+        entered = reached.get(call.name, events)
         function, hits = next((name, hits) for name, hits in entered.items() if name.startswith(CALL_PREFIX[arch]))
         few = {"calls": min(200, call.calls or 200), "repeats": 2}
-        return {"points": [function], "benchmark": {**call.benchmark, **few, **({} if hits == 1 else {"hits": hits})}}
+        benchmark = {**call.benchmark, **few, **({} if hits == 1 else {"hits": hits})}
+        modules = {"kernel_modules": call.modules} if call.modules else {}
+        return {"points": [function], "benchmark": benchmark, **modules}
 
-    calls = {name: table_of(call) for name, call in call_table().items() if name not in lacking}
+    calls = {name: table_of(call_table()[name]) for name in counted if name not in lacking}
     cells = measured(tmp_path, kernel, calls, ["none", "kprobe"])
     assert len(cells) == 2 * len(calls)
     for name, cell in sorted(cells.items()):

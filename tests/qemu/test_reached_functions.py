@@ -12,7 +12,7 @@ from command_line import CommandLine
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.cost.counted_table import counted_table
+from orchestrator.cost.counted_table import counted_table, counted_table_with_modules
 from orchestrator.cost.reaching import call_table
 from orchestrator.experiment.guest_spec import MachineSpec
 from orchestrator.results.contract import RunRecord
@@ -36,6 +36,14 @@ EXPECTED = {
     "tcp_retransmit_skb": ("tcp_retransmit", 1),
 }
 """Functions, the call that reaches each, and its hits."""
+IN_MODULES = {
+    "blk_mq_start_request": ("block_read", 1),
+    "do_swap_page": ("swap", 1),
+    "try_to_free_mem_cgroup_pages": ("reclaim", 1),
+    "ext4_file_read_iter": ("ext4_read", 1),
+    "ext4_readahead": ("ext4_miss", 1),
+}
+"""The same of calls that need modules of the kernel's own."""
 TRACEPOINTS = {"consume_skb": ("udp", 1), "tcp_destroy_sock": ("bind", 1), "task_newtask": ("thread", 1)}
 
 pytestmark = [pytest.mark.qemu, pytest.mark.nightly("makes all kinds of calls in guests that count: minutes each")]
@@ -46,9 +54,12 @@ def test_the_found_calls_hit_a_probe_as_often_as_was_counted(
     workshop: BuildContext, tmp_path: Path, kernel: str
 ) -> None:
     built, machine = ready_kernel(workshop, kernel_spec(kernel)), MachineSpec(cpu=CPU)
-    table = counted_table(workshop, built, machine)
-    assert {name: call.failure for name, call in table.calls.items() if call.failure} == {}
-    assert list(table.calls) == list(call_table())
+    table, of_modules = counted_table(workshop, built, machine), counted_table_with_modules(workshop, built, machine)
+    counted = {**table.calls, **of_modules.calls}
+    assert {name: call.failure for name, call in counted.items() if call.failure} == {}
+    assert set(counted) == set(call_table())
+    in_modules = {name: of_modules.functions_of_one_process.call(name) for name in IN_MODULES}
+    assert {name: None if call is None else (call.name, call.hits) for name, call in in_modules.items()} == IN_MODULES
     reached = table.functions_of_one_process
     assert reached.call("quotactl_block") is None
     known = [(call.name, function) for call in call_table().values() for function in call.enters]

@@ -12,8 +12,8 @@ from host_toolchain import a_kernel
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.cost import counted_table as module
 from orchestrator.cost.cost_machine import DEFAULT_CPU, DEFAULT_KERNEL, cost_machine
-from orchestrator.cost.counted_table import CountedCall, counted_table
-from orchestrator.cost.reaching import TableCall
+from orchestrator.cost.counted_table import CountedCall, counted_table, counted_table_with_modules
+from orchestrator.cost.reaching import TableCall, call_table
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_a_changed_call_alone_is_counted_anew(
 ) -> None:
     context, kernel = BuildContext(Cache(tmp_path)), a_kernel(DEFAULT_KERNEL)
     digests = dict.fromkeys(["getppid", "read_zero", "fork"], "old")
-    monkeypatch.setattr(module, "_digests", lambda: dict(digests))
+    monkeypatch.setattr(module, "_digests", lambda _: dict(digests))
     first = counted_table(context, kernel, cost_machine(DEFAULT_CPU))
     assert counted_table(context, kernel, cost_machine(DEFAULT_CPU)) == first
     assert counted == ["getppid", "read_zero", "fork"]
@@ -53,6 +53,26 @@ def test_a_changed_call_alone_is_counted_anew(
     assert second.tracepoints.calls["fork"] == {"a": 2}
 
 
+def test_calls_that_need_modules_are_counted_in_guests_of_their_own(
+    tmp_path: Path, counted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, kernel = BuildContext(Cache(tmp_path)), a_kernel(DEFAULT_KERNEL)
+    loaded: list[Sequence[str]] = []
+    monkeypatch.setattr(module, "_artifacts", lambda _, __, ___, modules=(): loaded.append(modules))
+    counted_table(context, kernel, cost_machine(DEFAULT_CPU))
+    needing = [name for name, call in call_table().items() if call.modules]
+    assert counted == [name for name in call_table() if name not in needing]
+    without_ext4 = lambda _, names: "it has no module ext4 of its own" if "ext4" in names else None  # noqa: E731
+    monkeypatch.setattr(module, "missing_module_reason", without_ext4)
+    counted.clear()
+    table = counted_table_with_modules(context, kernel, cost_machine(DEFAULT_CPU))
+    assert counted == [*table.calls] == [name for name in needing if "ext4" not in call_table()[name].modules]
+    assert loaded == [(), ("null_blk",)]
+    monkeypatch.setattr(module, "missing_module_reason", lambda _, __: "it has no modules: everything is built in")
+    assert counted_table_with_modules(context, kernel, cost_machine(DEFAULT_CPU)).calls == {}
+
+
 def test_each_call_of_the_table_has_a_digest_of_its_own() -> None:
-    digests = module._digests()
+    digests = module._digests([*call_table().values()])
+    assert list(digests) == list(call_table())
     assert len({*digests.values()}) == len(digests)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -40,7 +41,8 @@ def kernel(**other: Any) -> Kernel:
     symbols.append(Symbol(DATA + 0x20000, "D", "event_of_nothing"))
     part = CodePart(TEXT, len(image), 0)
     code = KernelCode(symbols, bytes(image), 8, [part], {".text": CodePart(TEXT, DATA - TEXT, 0)})
-    return cast(Kernel, SimpleNamespace(**{"code": code, "spec": SimpleNamespace(arch="x86_64"), **other}))
+    nowhere = {"modules": Path("/nowhere"), "headers": Path("/nowhere")}
+    return cast(Kernel, SimpleNamespace(**{"code": code, "spec": SimpleNamespace(arch="x86_64"), **nowhere, **other}))
 
 
 @pytest.mark.parametrize(
@@ -85,6 +87,17 @@ def test_a_kernel_has_a_place_or_lacks_it(place: AttachPlace, reason: str | None
     found = lacking(kernel(), place)
     assert (found is None) == (reason is None)
     assert (reason or "") in (found or "")
+
+
+def test_a_function_of_a_module_that_calls_load_is_not_lacking(monkeypatch: pytest.MonkeyPatch) -> None:
+    place, modules = AttachPlace("ext4_file_open"), {"ext4_file_open": "ext4"}
+    assert lacking(kernel(), place) is not None
+    monkeypatch.setattr("orchestrator.cost.existing_places.missing_module_reason", lambda _, __: None)
+    monkeypatch.setattr(
+        "orchestrator.cost.existing_places.loaded_code", lambda _, there, name: modules.get(name) in there
+    )
+    assert lacking(kernel(), place) is None
+    assert lacking(kernel(), AttachPlace("ext4_file_opn")) is not None
 
 
 def test_a_kernel_without_its_image_is_not_asked() -> None:

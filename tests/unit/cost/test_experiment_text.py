@@ -36,6 +36,16 @@ def test_paths_below_the_current_folder_are_printed_from_there_and_others_stay(h
         assert yaml.safe_load(done.stdout)["probes"] == ["none", printed]
 
 
+def test_a_call_that_needs_modules_of_the_kernel_has_them_loaded(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "own.c").touch()
+    assert "the call ext4_read needs null_blk and ext4: it has no " in refusal("cost", "own.c", "--call", "ext4_read")
+    monkeypatch.setattr("orchestrator.cost.call_finder.missing_module_reason", lambda _, __: None)
+    for call, modules in (("ext4_read", ["null_blk", "ext4"]), ("block_read", ["null_blk"]), ("symlink", None)):
+        content = yaml.safe_load(orchestrator("cost", "own.c", "--call", call, "--print").stdout)
+        assert content.get("kernel_modules") == modules
+        assert content["benchmark"]["name"] == "workload"
+
+
 def test_two_files_of_one_name_are_refused(here: Path) -> None:
     lines = []
     for folder, function in (("a", "vfs_read"), ("b", "vfs_write")):

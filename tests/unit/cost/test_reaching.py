@@ -51,7 +51,8 @@ def test_every_workload_compiles_without_a_warning(arch: str, tmp_path: Path) ->
 @pytest.mark.parametrize("name", call_table())
 def test_every_call_is_a_benchmark_of_an_experiment(name: str) -> None:
     call = call_table()[name]
-    calls_experiment(points=["vfs_read"], benchmark=call.benchmark)
+    modules = {"kernel_modules": call.modules} if call.modules else {}
+    calls_experiment(points=["vfs_read"], benchmark=call.benchmark, **modules)
     assert call.call is None or call.call in system_calls()
     assert call.title
     assert all(call.events)

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// Writes a block of a disk without the page cache.
+#include "memory_disk.h"
+#include "workload.h"
+
+static char bytes[BLOCK] __attribute__((aligned(BLOCK)));
+static long fd;
+
+void workload_setup(void)
+{
+	fd = sys2(SYS_open, EMPTY_DISK, O_WRONLY | OPEN_DIRECT);
+}
+
+void workload(void)
+{
+	sys5(SYS_pwrite64, fd, bytes, BLOCK, 0, 0);
+}
