@@ -41,12 +41,14 @@ from orchestrator.catalog.data import unknown
 from orchestrator.catalog.kernels import placed
 from orchestrator.catalog.probes import (
     BPF_SOURCE,
+    BPF_SUFFIXES,
     COMPILED_WITH,
     is_one_liner,
     program_parameters,
     split_member,
     split_path,
 )
+from orchestrator.catalog.program_state import ProgramState
 from orchestrator.comparison.comparison_sheet import render_comparison
 from orchestrator.comparison.series import series_sheets
 from orchestrator.cost.call_finder import NamedCalls
@@ -133,6 +135,10 @@ def _subject(text: str) -> str:
         if name.endswith(BPF_SOURCE):
             flags = CompilerFlags.of_text(program_parameters(*split_path(text)).get(COMPILED_WITH, ""))
             _check_inside(flags.below(user_path(name).parent))
+        if name.endswith(BPF_SUFFIXES):
+            given = ProgramState.of_parameters(program_parameters(*split_path(text)))
+            for file in given.contents.values():
+                inside(str(user_path(name).parent / file))
     return text
 
 
@@ -307,6 +313,11 @@ def _offer_measurements(measures: Offer, measurements: Measurements, lab: Lab) -
         function: Annotated[
             Word | None, Field(description="The only function of a module's that is asked for.")
         ] = None,
+        rodata: Annotated[Words, Field(description="NAME=VALUE: const volatile variables of BPF programs.")] = [],  # noqa: B006
+        max_entries: Annotated[Words, Field(description="NAME=N: sizes of maps of BPF programs.")] = [],  # noqa: B006
+        maps: Annotated[
+            Words, Field(description="NAME=FILE: what maps have before the calls, as bpftool map dump -j prints it.")
+        ] = [],  # noqa: B006
     ) -> str:
         """Measure a hit of BPF programs, bpftrace one-liners, modules or mechanisms, at most AT_MOST instructions."""
         own_lab = replace(lab, progress=_Reported(context))
@@ -315,7 +326,11 @@ def _offer_measurements(measures: Offer, measurements: Measurements, lab: Lab) -
             names, on = [_subject(subject) for subject in subjects], [placed(name, inside) for name in kernels]
             calls = NamedCalls(call, None if workload is None else Path(inside(workload)), point, hits)
             _check_inside(CompilerFlags.of(cflags).below(Path.cwd()))
-            costs = own_lab.cost(CostRequest(names, on, calls, cpu, at_most, cflags=cflags, function=function))
+            state = ProgramState.of(rodata, max_entries, maps)
+            for file in state.contents.values():
+                inside(file)
+            request = CostRequest(names, on, calls, cpu, at_most, cflags=cflags, function=function, state=state)
+            costs = own_lab.cost(request)
             return own_lab.spoken(render_sheets(f"run {costs.run.record.run}", [costs.sheet()]))
 
         return await _measured(measurements, measured)

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // Loads a user's BPF programs by libbpf, attaches them as their sections say, and pins them: they outlive this process.
 //
-//   bpfload attach FOLDER OBJECT [NAME] [at FILE OFFSET SEMAPHORE SYMBOL]
+//   bpfload attach [entries MAP NUMBER]... [fill MAP FILE]... FOLDER OBJECT [NAME] [at FILE OFFSET SEMAPHORE SYMBOL]
 //                                          makes FOLDER/NAME/program and FOLDER/NAME/link-NUMBER of each program, or of the
 //                                          one of this name, and FOLDER/map-NUMBER of each map; says of each program
 //                                          ID NAME SECTION, and "sized ENTRIES NAME" of each map that its source
 //                                          gives no size. A uprobe whose section names no place is at this one: SYMBOL
-//                                          of a static probe point is PROVIDER:NAME, SEMAPHORE where its counter is
-//   bpfload stacks OBJECT [NAME]           says of each BYTES[+BYTES...] NAME: the stack of the program and of the functions
+//                                          of a static probe point is PROVIDER:NAME, SEMAPHORE where its counter is.
+//                                          Maps get so many entries, and the keys and values of a file, one behind the
+//                                          other, before anything is attached
+//   bpfload stacks [entries MAP NUMBER]... OBJECT [NAME]
+//                                                   says of each BYTES[+BYTES...] NAME: the stack of the program and of the functions
 //                                          that it calls, as the verifier has found; attaches none
 //   bpfload lines                          of all loaded programs with type information: "code ADDRESS BYTES" for each
 //                                          function that the kernel has compiled, then "line ADDRESS NUMBER FILE\tTEXT";
@@ -26,6 +29,13 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+// What user space sets of maps: their max_entries, and files with what is in them.
+enum { MOST_SET = 64 };
+static struct set {
+	const char *map, *value;
+} entries_set[MOST_SET], filled[MOST_SET];
+static int entries_set_count, filled_count;
 
 // Entries of a map without max_entries, which its own loader would set: as most tools of libbpf's have (MAX_ENTRIES of
 // libbpf-tools); bytes of a ring.
@@ -212,16 +222,22 @@ static int is_sized_by_loader(const struct bpf_map *map)
 	return !bpf_map__is_internal(map) && bpf_map__max_entries(map) == 0 && usual_entries(bpf_map__type(map));
 }
 
-// Sets the sizes of maps that a tool's own loader would set, and prints which.
-static void size_maps(struct bpf_object *object)
+// Sets the sizes that are asked for, and those of maps that a tool's own loader would set. Prints the latter.
+static int size_maps(struct bpf_object *object)
 {
 	struct bpf_map *map;
 
+	for (int i = 0; i < entries_set_count; i++) {
+		map = bpf_object__find_map_by_name(object, entries_set[i].map);
+		if (!map || bpf_map__set_max_entries(map, strtoul(entries_set[i].value, NULL, 10)))
+			return fail("the object has no map to size: ", entries_set[i].map, 0);
+	}
 	bpf_object__for_each_map(map, object) {
 		if (!is_sized_by_loader(map) || bpf_map__set_max_entries(map, usual_entries(bpf_map__type(map))))
 			continue;
 		printf("sized %u %s\n", bpf_map__max_entries(map), bpf_map__name(map));
 	}
+	return 0;
 }
 
 // Without the programs that they have to hold, arrays of programs cannot be made. A program that goes on in one of them is
@@ -273,7 +289,8 @@ static struct bpf_object *loaded(const char *file, const char *name, const char 
 			fprintf(stderr, "bpfload: once more, without the others\n");
 		if (!folder)
 			unpin_maps(object);
-		size_maps(object);
+		if (size_maps(object))
+			return NULL;
 		if (alone)
 			leave_out_arrays(object);
 		bpf_object__for_each_program(program, object) {
@@ -431,6 +448,23 @@ static int attach_program(const struct bpf_program *program, const struct place 
 	return bpf_program__attach(program) ? 0 : -errno;
 }
 
+static int fill_map(const struct bpf_object *object, const struct set *set)
+{
+	const struct bpf_map *map = bpf_object__find_map_by_name(object, set->map);
+	const size_t key = map ? bpf_map__key_size(map) : 0, value = map ? bpf_map__value_size(map) : 0;
+	char *entry = malloc(key + value + 1);
+	FILE *file = fopen(set->value, "r");
+	int error = 0;
+
+	if (!key || !value || !entry || !file)
+		return fail("no entries to fill a map with: ", set->map, errno);
+	while (!error && fread(entry, key + value, 1, file) == 1)
+		error = bpf_map_update_elem(bpf_map__fd(map), entry, entry + key, BPF_ANY);
+	fclose(file);
+	free(entry);
+	return error ? fail("the kernel does not take an entry of ", set->map, error) : 0;
+}
+
 static int attach(const char *folder, const char *file, const char *name, const struct place *place)
 {
 	struct bpf_object *object = loaded(file, name, folder);
@@ -439,6 +473,9 @@ static int attach(const char *folder, const char *file, const char *name, const 
 
 	if (!object || pin_maps(object, folder))
 		return 1;
+	for (int i = 0; i < filled_count; i++)
+		if (fill_map(object, &filled[i]))
+			return 1;
 	bpf_object__for_each_program(program, object) {
 		const char *section = bpf_program__section_name(program);
 		int error;
@@ -457,7 +494,7 @@ static int attach(const char *folder, const char *file, const char *name, const 
 	return programs ? 0 : fail("the object has no program", "", 0);
 }
 
-int main(int count, char **words)
+static int run_command(int count, char **words)
 {
 	const char *command = count > 1 ? words[1] : "";
 	const int has_place = count > 5 && strcmp(words[count - 5], "at") == 0, rest = has_place ? count - 5 : count;
@@ -476,4 +513,33 @@ int main(int count, char **words)
 	if (strcmp(command, "lines") == 0 && count == 2)
 		return show_lines();
 	return fail("attach FOLDER OBJECT [NAME] [at FILE OFFSET SEMAPHORE SYMBOL], stacks OBJECT [NAME], or lines", "", 0);
+}
+
+// Takes the words behind the command that say what is set; returns how many those are.
+static int take_set(int count, char **words)
+{
+	int taken = 0;
+
+	for (; count - taken > 2; taken += 3) {
+		const struct set set = {words[taken + 1], words[taken + 2]};
+
+		if (strcmp(words[taken], "entries") == 0 && entries_set_count < MOST_SET)
+			entries_set[entries_set_count++] = set;
+		else if (strcmp(words[taken], "fill") == 0 && filled_count < MOST_SET)
+			filled[filled_count++] = set;
+		else
+			break;
+	}
+	return taken;
+}
+
+int main(int count, char **words)
+{
+	const int taken = count > 2 ? take_set(count - 2, words + 2) : 0;
+
+	if (taken) {
+		memmove(words + 2, words + 2 + taken, (count - 2 - taken) * sizeof(*words));
+		count -= taken;
+	}
+	return run_command(count, words);
 }

@@ -7,7 +7,7 @@ import hashlib
 import io
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from elftools.elf.constants import SH_FLAGS
@@ -89,7 +89,8 @@ class UnknownProgram(BuildError):
 class BpfObject:
     """A user's BPF object and its source, the loader, and the tool that queries the kernel about loaded programs.
 
-    ``programs`` are the sections of its programs by their names, in the file's order.
+    ``programs`` are the sections of its programs by their names, in the file's order. ``sizes`` are those that maps are
+    given, ``contents`` what is put into them before the calls: files with keys and values, as ``bpfload.c`` reads them.
     """
 
     file: Path
@@ -97,6 +98,8 @@ class BpfObject:
     tool: Path
     source: UserSource
     programs: Mapping[str, str]
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    contents: Mapping[str, Path] = field(default_factory=dict)
 
     def chosen(self, kernel: Kernel, program: str | None) -> BpfObject:
         """The object with this program alone, or all. Raises UnsupportedError, UnknownProgram."""

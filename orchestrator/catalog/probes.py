@@ -18,6 +18,7 @@ from orchestrator.catalog.bpftrace_text import AttachPoint, UnreadTextError, att
 from orchestrator.catalog.compiler_flags import LONGEST_FLAGS, CompilerFlags
 from orchestrator.catalog.data import CatalogEntry, existing_file, named, read, similar_file, unknown
 from orchestrator.catalog.kernels import version_numbers
+from orchestrator.catalog.program_state import STATE, ProgramState
 from orchestrator.errors import ConfigError
 from orchestrator.paths import user_path
 from orchestrator.plain_text import cut
@@ -271,20 +272,23 @@ def parse_parameters(text: str) -> dict[str, str]:
 
 
 def program_parameters(path: str, text: str) -> dict[str, str]:
-    """Parse what follows the ``path`` of BPF programs, ``program=NAME cflags=FLAGS``, the flags in one spelling.
+    """Parse what follows the ``path`` of BPF programs: ``program=NAME cflags=FLAGS rodata=NAME=VALUE``.
+
+    Flags and what is set are in one spelling each.
 
     Raises ConfigError.
     """
     given = _parameters(text, LONGEST_FLAGS)
-    if not given.keys() <= {ONE_PROGRAM, COMPILED_WITH}:
+    if not given.keys() <= {ONE_PROGRAM, COMPILED_WITH, *STATE}:
         raise ConfigError(
             f"found {text[:_QUOTED]!r} after {Path(path).name}; BPF programs take {ONE_PROGRAM}=NAME, one of the "
-            f"file's, and {COMPILED_WITH}=FLAGS, those of clang"
+            f"file's, {COMPILED_WITH}=FLAGS, those of clang, and {', '.join(STATE)}=NAME=VALUE"
         )
     if not re.fullmatch(r"[A-Za-z_]\w{0,127}", given.get(ONE_PROGRAM, "all"), re.ASCII):
         raise ConfigError(f"found {text[:_QUOTED]!r}; a program's name is that of a function of C")
     flags = CompilerFlags.of_text(given.pop(COMPILED_WITH, ""))
-    return {**given, COMPILED_WITH: flags.text} if flags.flags else given
+    state = ProgramState.of_parameters({name: given.pop(name) for name in STATE if name in given})
+    return {**given, **({COMPILED_WITH: flags.text} if flags.flags else {}), **state.parameters}
 
 
 def parameters_of(name: str) -> dict[str, str]:
@@ -451,6 +455,11 @@ class ProbeKind(KernelFeature):
     def one_program(self) -> str | None:
         """The only program of a user's BPF file that is attached; None for all of them."""
         return None if self.bpf_file is None else self.parameters.get(ONE_PROGRAM)
+
+    @property
+    def state(self) -> ProgramState:
+        """What is set in a user's BPF programs before they are loaded."""
+        return ProgramState() if self.bpf_file is None else ProgramState.of_parameters(self.parameters)
 
     @property
     def flags(self) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.catalog.program_state import ProgramState
 from orchestrator.cli import in_the_tree, options
 from orchestrator.cli.console_lab import ConsoleLab
 from orchestrator.cost.call_finder import NamedCalls
@@ -84,6 +85,17 @@ def cost(
     cflags: Annotated[
         list[str] | None, typer.Option(metavar="FLAGS", help="More flags of clang for BPF sources, in one text.")
     ] = None,
+    rodata: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A const volatile variable of BPF programs, or a member of it."),
+    ] = None,
+    max_entries: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=N", help="The size of a map of BPF programs.")
+    ] = None,
+    map_: Annotated[
+        list[str] | None,
+        typer.Option("--map", metavar="NAME=FILE", help="What a map has before the calls: bpftool map dump -j."),
+    ] = None,
     form: Annotated[Format, options.format_option(COSTS)] = COSTS.default,
     _schema: Annotated[bool, options.schema(lambda: PrintedCosts)] = False,
     print_only: Annotated[
@@ -113,6 +125,7 @@ def cost(
         against,
         [*_flags(include, define, optimisation), *(word for text in cflags or () for word in _words(text))],
         function,
+        ProgramState.of(rodata or (), max_entries or (), map_ or ()),
     )
     lab = ConsoleLab(jobs=jobs, offline=offline, verbose=verbose, fleet=fleet)
     with _named_by_the_user(budget):

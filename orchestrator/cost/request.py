@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchestrator.artifacts.bpf_objects import bpf_lists
@@ -17,6 +17,7 @@ from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.compiler_flags import CompilerFlags
 from orchestrator.catalog.probes import (
     BPF_SOURCE,
+    BPF_SUFFIXES,
     COMPILED_WITH,
     has_programs,
     is_one_liner,
@@ -27,6 +28,7 @@ from orchestrator.catalog.probes import (
     with_path,
     written,
 )
+from orchestrator.catalog.program_state import ProgramState
 from orchestrator.cost.call_finder import CallFinder, NamedCalls
 from orchestrator.cost.cost_experiment import allowed, budget_of_hit
 from orchestrator.cost.cost_machine import DEFAULT_CPU, DEFAULT_KERNEL, cost_kernel
@@ -51,7 +53,8 @@ class CostRequest:
     ``kernels`` are names, or versions of Linux. ``calls`` are named by the user. ``at_most`` is
     the budget of a hit, ``budgets`` are those of an experiment. ``against`` is what the costs are compared with: a
     file, a stored run, or a commit. ``cflags`` are clang's for the sources of BPF programs, an argument each; their
-    relative paths are those of the current folder. ``function`` is the only one of a module's that is asked for.
+    relative paths are those of the current folder. ``state`` is set in all BPF programs before they are loaded, its
+    relative paths likewise. ``function`` is the only one of a module's that is asked for.
     """
 
     subjects: Sequence[str]
@@ -63,12 +66,14 @@ class CostRequest:
     against: str | None = None
     cflags: Sequence[str] = ()
     function: str | None = None
+    state: ProgramState = field(default_factory=ProgramState)
 
     @property
     def sources(self) -> Sequence[str]:
-        """The subjects, those that are to be compiled with ``cflags`` as a parameter. Raises ConfigError."""
+        """The subjects, those of BPF with ``cflags`` and ``state`` as parameters. Raises ConfigError."""
         flags = CompilerFlags.of(self.cflags, _FLAGS)
-        return [_compiled_with(flags, text) for text in self.subjects] if flags.flags else self.subjects
+        texts = [_compiled_with(flags, text) for text in self.subjects] if flags.flags else self.subjects
+        return [_in_state(self.state, text) for text in texts] if self.state.is_given else texts
 
     @property
     def name(self) -> str:
@@ -81,6 +86,9 @@ class CostRequest:
         if self.cflags and not any(map(_is_source, self.subjects)):
             what = "no subject is a source of BPF programs (NAME.bpf.c), which clang compiles with these flags"
             raise UsageError(what, where=_FLAGS)
+        if self.state.is_given and not any(map(_has_programs, self.subjects)):
+            what = "no subject is a file of BPF programs (NAME.bpf.c, NAME.o), in which this is set"
+            raise UsageError(what, where="--" + next(iter(self.state.parameters)).replace("_", "-"))
         assert self.sources
         if self.function is not None and (self.calls.workload is None or self.calls.point is not None):
             hint = "name the calls, and no point: --workload FILE.c"
@@ -127,6 +135,22 @@ class CostRequest:
 
 def _is_source(text: str) -> bool:
     return not is_one_liner(text) and split_path(text)[0].endswith(BPF_SOURCE)
+
+
+def _has_programs(text: str) -> bool:
+    return not is_one_liner(text) and split_path(text)[0].endswith(BPF_SUFFIXES)
+
+
+def _in_state(state: ProgramState, text: str) -> str:
+    """A file of BPF programs with a state that wins over its own; anything else as it is."""
+    if not _has_programs(text):
+        return text
+    path, parameters = split_path(text)
+    given = program_parameters(path, parameters)
+    folder = user_path(path).parent
+    contents = {name: os.path.relpath(user_path(file), folder) for name, file in state.contents.items()}
+    every = replace(state, contents=contents).behind(ProgramState.of_parameters(given))
+    return with_path(path, written({**given, **every.parameters}))
 
 
 def _compiled_with(flags: CompilerFlags, text: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from orchestrator.artifacts.bpf_objects import UnknownProgram, bpf_object, user_section
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.object_state import in_state
 from orchestrator.benchmarks.calls.preparation import SITES_WITHOUT_POINT
 from orchestrator.catalog.bpf_sections import Section, SectionWord, nearest_section
 from orchestrator.catalog.bpftrace_text import IN_PROGRAMS, PROVIDERS, AttachPoint, without_comments
@@ -241,7 +242,7 @@ class NoSuchSubject(BuildError):
 
 def _programs(context: BuildContext, kernel: Kernel, file: Path, text: str, parameters: str) -> Iterator[Subject]:
     kind = probe_kind(with_path(str(file), parameters))
-    own_object = bpf_object(context, kernel, file, kind.flags)
+    own_object = in_state(context, bpf_object(context, kernel, file, kind.flags), kind.state, file)
     try:
         programs = (
             own_object.programs if kind.one_program is None else own_object.chosen(kernel, kind.one_program).programs

@@ -43,6 +43,9 @@ _LOADER = "/tmp/bpfload"  # noqa: S108 - in the guest
 _OBJECT = "/tmp/own.bpf.o"  # noqa: S108 - in the guest
 
 
+_ENTRIES = "/tmp/own.entries"  # noqa: S108 - in the guest
+
+
 _FOLDER = "/sys/fs/bpf/lab-own"
 
 
@@ -191,17 +194,17 @@ class ObjectAttachment(UserBpfAttachment):
         kind: ProbeKind,
         place: Place,
         programs: Sequence[UserBpfProgram],
-        sized: Mapping[str, int],
+        loader: _Loader,
     ) -> None:
         super().__init__(guest, kind, place, programs)
-        self._sized = sized
+        self._sized, self._sizes_given = loader.sized, loader.sizes_given
 
     def facts(self) -> Mapping[str, int | str]:
         """The sections and sizes of the programs, what was done for the object, and the verifier's stack depth.
 
         The verifier says that when it loads them once more.
         """
-        said = self._guest.run([_LOADER, "stacks", _OBJECT, *_chosen(self._kind)]).text
+        said = self._guest.run([_LOADER, "stacks", *self._sizes_given, _OBJECT, *_chosen(self._kind)]).text
         stacks_said = _STACKS.findall(said[:_LONGEST_STACKS])
         stacks = [
             sum(map(int, sizes.split("+")))
@@ -268,11 +271,11 @@ def user_bpf_attached(
     ):
         guest.put(bpf_object.loader, _LOADER, mode=0o755)
         guest.put(bpf_object.file, _OBJECT)
-        loader = _Loader(guest, kind, point)
+        loader = _Loader(guest, kind, point, bpf_object)
         programs, elsewhere = placed(point, loader.attach)
         if elsewhere:
             raise misplaced(elsewhere[0], point)
-        yield ObjectAttachment(guest, kind, place, programs, loader.sized)
+        yield ObjectAttachment(guest, kind, place, programs, loader)
     bpf_program.wait_until_gone(guest, [program.number for program in programs])
 
 
@@ -281,8 +284,20 @@ class _Loader:
 
     sized: Mapping[str, int] = {}
 
-    def __init__(self, guest: Guest, kind: ProbeKind, point: ProbePoint) -> None:
-        self._guest, self._kind, self._point = guest, kind, point
+    def __init__(self, guest: Guest, kind: ProbeKind, point: ProbePoint, bpf_object: BpfObject) -> None:
+        self._guest, self._kind, self._point, self._object = guest, kind, point, bpf_object
+
+    @property
+    def sizes_given(self) -> Sequence[str]:
+        """The loader's arguments for the sizes that maps are given."""
+        return [word for name, size in self._object.sizes.items() for word in ("entries", name, str(size))]
+
+    def _contents_given(self) -> Iterator[str]:
+        """The loader's arguments for what is put into maps, whose files are copied into the guest."""
+        for number, (name, file) in enumerate(self._object.contents.items()):
+            entries = f"{_ENTRIES}-{number}"
+            self._guest.put(file, entries)
+            yield from ("fill", name, entries)
 
     def attach(self) -> Sequence[UserBpfProgram]:
         """Load and attach. Raises EvidenceError with libbpf's and the verifier's last words."""
@@ -292,7 +307,8 @@ class _Loader:
         if isinstance(point, UserPoint):
             place = ["at", point.file, str(point.file_offset), str(point.semaphore), point.symbol]
         # A row may name one of the object's programs.
-        finished = guest.run([_LOADER, "attach", _FOLDER, _OBJECT, *_chosen(kind), *place])
+        state = [*self.sizes_given, *self._contents_given()]
+        finished = guest.run([_LOADER, "attach", *state, _FOLDER, _OBJECT, *_chosen(kind), *place])
         if finished.status != 0:
             raise _refused(kind, finished.stderr.decode(errors="replace"))
         lines = finished.text.splitlines()

@@ -24,6 +24,7 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import loaded_code
 from orchestrator.artifacts.module_source import Scalar, Value, check_parameters, render
 from orchestrator.artifacts.modules import Module, parameter_names
+from orchestrator.artifacts.object_state import in_state
 from orchestrator.artifacts.program_code import SharedLibrary, find_in_library, find_in_program, obtain_library
 from orchestrator.artifacts.sources import UserSource, user_source
 from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks, capability_grants
@@ -328,7 +329,7 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
     parameters = point if template is not None and kind.site not in SITES_WITHOUT_POINT else {}
     if template is not None and kind.tracepoint is not None:
         parameters = {"tracepoint": kind.tracepoint}
-    notes += parameters_note(kind.parameters if kind.bpf_file is None else {})
+    notes += parameters_note(kind.parameters if kind.bpf_file is None else kind.state.parameters)
     return ProbeSetup(symbol, offset, template, values, tuple(notes), parameters)
 
 
@@ -421,7 +422,7 @@ def prepare_calls(
         if probe.bpf_file is not None:
             attaches = wrapper(probe.bpf_file, probe.flags)
             if isinstance(attaches, BpfObject):
-                attaches = _outcome(partial(_chosen, kernel, cell, attaches))
+                attaches = _outcome(partial(_chosen, context, kernel, cell, attaches))
         elif probe.program is not None or probe.one_liner is not None:
             attaches = tool()
         made = _prepared(kernel, cell, setups[cell.id], modules.get(cell.id), program, attaches)
@@ -432,8 +433,10 @@ def prepare_calls(
     return prepared
 
 
-def _chosen(kernel: Kernel, cell: CallCell, own_object: BpfObject) -> BpfObject:
-    chosen = own_object.chosen(kernel, cell.task.kind.one_program)
+def _chosen(context: BuildContext, kernel: Kernel, cell: CallCell, own_object: BpfObject) -> BpfObject:
+    kind = cell.task.kind
+    assert kind.bpf_file is not None
+    chosen = in_state(context, own_object.chosen(kernel, kind.one_program), kind.state, kind.bpf_file)
     reason = _object_refusal(chosen, cell.point) or _lacking_section(kernel, chosen.programs.values())
     if reason is not None:
         raise UnsupportedError(reason)

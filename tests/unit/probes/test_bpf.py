@@ -17,6 +17,8 @@ from guest_with_files import guest_with
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.artifacts.bpf_objects import BpfObject
+from orchestrator.artifacts.sources import line_source
 from orchestrator.catalog.probes import probe_kind, probes
 from orchestrator.errors import EvidenceError, GuestHang, HitSkipped
 from orchestrator.guest.channel import CommandResult
@@ -444,6 +446,9 @@ def test_a_traced_stack_is_of_its_place(
         attachment._check_stacks({(1 << 64) - 17})
 
 
+AN_OBJECT = BpfObject(Path("own.o"), Path("bpfload"), Path("bpfprobe"), line_source(""), {})
+
+
 def test_a_program_is_not_refused_in_words_on_another(tmp_path: Path) -> None:
     """Where another program of the file is refused, the one that the row names is loaded once more, without it."""
     (tmp_path / "own.bpf.c").touch()
@@ -463,7 +468,7 @@ def test_a_program_is_not_refused_in_words_on_another(tmp_path: Path) -> None:
         refused = CommandResult((), 1, b"", words.encode())
         guest = SimpleNamespace(succeed=lambda _: None, run=lambda _, refused=refused: refused)
         with pytest.raises(EvidenceError, match=what) as error:
-            _Loader(cast("Guest", guest), kind, POINT).attach()
+            _Loader(cast("Guest", guest), kind, POINT, AN_OBJECT).attach()
         assert error.value.detail[0] == detail
 
 
@@ -537,7 +542,8 @@ def test_lines_in_any_words_are_refused_or_make_a_profile(said: bytes, executed:
 def test_only_generated_code_is_asked_for_its_lines() -> None:
     kind = probes()["kprobe"]
     guest = guest_with({}, printed=SAID)
-    attached = ObjectAttachment(guest, kind, cast("Place", SimpleNamespace(point=POINT)), [], {})
+    loader = _Loader(guest, kind, POINT, AN_OBJECT)
+    attached = ObjectAttachment(guest, kind, cast("Place", SimpleNamespace(point=POINT)), [], loader)
 
     def lined(place: str) -> tuple[CodeLine, ...]:
         symbol = SymbolProfile.model_validate(
