@@ -23,8 +23,8 @@ from orchestrator.errors import HostError, LabError
 from orchestrator.guest.accelerator import KvmSpeed, measure_kvm
 from orchestrator.guest.machine import machine_facts
 from orchestrator.guest.qemu_facts import OLDEST_QEMU
+from orchestrator.host_packages import INSTALL_COMMAND, load_requirements
 from orchestrator.paths import cache_dir, lab_dir
-from orchestrator.program import INSTALL_COMMAND, load_requirements
 
 
 class Status(StrEnum):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from dpkg_database import DpkgDatabase, names_of_files
 
+from orchestrator.host_packages import Requirement, parse_requirements
 from orchestrator.paths import data_dir
-from orchestrator.program import Requirement, parse_requirements
 
 PREFIX = "orchestrator-programs-"
 """How the name of the folder begins."""

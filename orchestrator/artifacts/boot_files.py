@@ -34,9 +34,9 @@ from orchestrator.catalog.kernels import KernelSpec, setting_options
 from orchestrator.errors import BuildError, HostError, UsageError
 from orchestrator.files import Entry, archive, sha256_of, write_archive
 from orchestrator.guest.machine import MODULES, ChannelKind, DataDisk, RootImage, Start
+from orchestrator.host_packages import check_installed
 from orchestrator.paths import data_dir
 from orchestrator.process import run
-from orchestrator.program import check_installed
 from orchestrator.steps import step
 
 _FOLDERS = ("bin", "dev", "etc", "lib", "lib/modules", "proc", "root", "sys", "tmp")

@@ -28,9 +28,9 @@ from orchestrator.catalog.probes import BPF_SOURCE
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import BuildError, ConfigError, HostError, UnsupportedError
 from orchestrator.files import sha256_of
+from orchestrator.host_packages import check_all_installed
 from orchestrator.paths import data_dir
 from orchestrator.process import Finished, run
-from orchestrator.program import check_all_installed
 
 _TYPES_HEADER = "vmlinux.h"
 _TYPES = "CONFIG_DEBUG_INFO_BTF"

@@ -20,9 +20,9 @@ from orchestrator.artifacts.sources import UserSource, files_read, included, rea
 from orchestrator.artifacts.toolchain import Toolchain, guest_toolchain
 from orchestrator.errors import ConfigError
 from orchestrator.files import sha256_of
+from orchestrator.host_packages import check_installed
 from orchestrator.paths import data_dir
 from orchestrator.process import run
-from orchestrator.program import check_installed
 
 _CODE = (
     *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"),

@@ -26,8 +26,8 @@ from orchestrator.catalog.images import debian
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import BuildError, HostError, LabError
 from orchestrator.files import ScratchFolder
+from orchestrator.host_packages import check_all_installed
 from orchestrator.process import run
-from orchestrator.program import check_all_installed
 
 _KIND = "debug-info"
 _COMPILED = ("vmlinux", "KCFLAGS=-g", "KAFLAGS=-g")

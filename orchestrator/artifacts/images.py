@@ -21,9 +21,9 @@ from orchestrator.artifacts.cache import Artifact, BuildContext, digest, disk_us
 from orchestrator.catalog.images import ImageRecipe
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
 from orchestrator.files import ScratchFolder, sha256_of
+from orchestrator.host_packages import INSTALL_COMMAND, check_installed
 from orchestrator.paths import data_dir
 from orchestrator.process import run
-from orchestrator.program import INSTALL_COMMAND, check_installed
 from orchestrator.steps import step
 
 # A system's packages, fetched once, as an archive that apt can install from.

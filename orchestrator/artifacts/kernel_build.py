@@ -21,9 +21,9 @@ from orchestrator.artifacts.toolchain import Toolchain, guest_toolchain
 from orchestrator.catalog.kernels import KernelSpec, read_config
 from orchestrator.errors import BuildError, HostError
 from orchestrator.files import ScratchFolder
+from orchestrator.host_packages import check_all_installed
 from orchestrator.paths import AWKWARD, kbuild_takes
 from orchestrator.process import run
-from orchestrator.program import check_all_installed
 
 
 def strip_debug(toolchain: Toolchain, file: Path) -> None:

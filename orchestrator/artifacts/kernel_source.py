@@ -15,9 +15,9 @@ from orchestrator.artifacts.images import OPTIONS, pack
 from orchestrator.catalog.data import CatalogEntry, matches_any, read
 from orchestrator.catalog.images import debian
 from orchestrator.errors import BuildError, HostError
+from orchestrator.host_packages import check_installed
 from orchestrator.paths import data_dir, data_file
 from orchestrator.process import run
-from orchestrator.program import check_installed
 
 UNPACKED_GB = 1.7
 """Disk space of the package and the unpacked source; a patched copy shares all files but those that it changes."""

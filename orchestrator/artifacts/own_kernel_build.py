@@ -33,8 +33,8 @@ from orchestrator.catalog.kernels import (
 )
 from orchestrator.errors import BuildError, UsageError
 from orchestrator.files import ScratchFolder
+from orchestrator.host_packages import check_all_installed
 from orchestrator.process import run
-from orchestrator.program import check_all_installed
 
 
 def is_kernel_source(tree: Path) -> bool:

@@ -29,8 +29,8 @@ from orchestrator.artifacts.sources import UserSource, user_source
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.user_files import DAMAGED, LARGEST, LIBRARY_NAME, UserLibrary
 from orchestrator.errors import BuildError
+from orchestrator.host_packages import check_installed
 from orchestrator.process import run
-from orchestrator.program import check_installed
 
 # The static probe points (USDT) of a program: the notes that <sys/sdt.h> leaves in it.
 #

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Saved guests in the cache, and failed tests' guests kept in files.
 
-QEMU silently loads the state of a different machine (see ``guest.saved``), so the key covers everything that a guest's
-behaviour depends on. The folder is private to the user, as memory and overlay contain keys. Restored guests map the
-files, so these are only renamed into place and never rewritten. Removing a saved guest that guests run from is safe.
+QEMU silently loads the state of a different machine (see ``guest.saved_state``), so the key covers everything that a
+guest's behaviour depends on. The folder is private to the user, as memory and overlay contain keys. Restored guests
+map the files, so these are only renamed into place and never rewritten. Removing a saved guest that guests run from is
+safe.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from orchestrator.guest.hub import Hub
 from orchestrator.guest.machine import Login, Machine
 from orchestrator.guest.qemu_command import MemoryFile, Wiring, qemu_command
 from orchestrator.guest.saved_state import SavedGuest
-from orchestrator.guest.saving import keep_whole_guest
+from orchestrator.guest.saving_and_restoring import keep_whole_guest
 from orchestrator.process import not_installed
 
 KIND = "saved-guests"

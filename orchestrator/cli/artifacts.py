@@ -37,9 +37,10 @@ from orchestrator.catalog.probes import SUFFIXES, find_module, is_path, split_me
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.cli import options
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
+from orchestrator.host_packages import check_all_installed
 from orchestrator.paths import cache_dir, user_path
 from orchestrator.probes.point_check import wrong_point_reason
-from orchestrator.program import PROGRAM, check_all_installed
+from orchestrator.program import PROGRAM
 
 _KEEP_DAYS = 30
 

@@ -25,7 +25,7 @@ from orchestrator.errors import GuestOops, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.guest.channel import Stream
 from orchestrator.guest.guest import Guest, Watch
-from orchestrator.guest.saving import reopen_guest
+from orchestrator.guest.saving_and_restoring import reopen_guest
 from orchestrator.guest.terminal import ESCAPE_KEY, Prepared, attend
 from orchestrator.library.fetched_files import FetchedFiles
 from orchestrator.library.guest_command import GUEST_COMMAND_LIMIT, GuestCommand

@@ -25,6 +25,14 @@ from orchestrator.catalog.probes import (
 )
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.catalog.user_files import find_workload
+from orchestrator.cost.call_table import (
+    FoundCall,
+    ReachedNames,
+    TableCall,
+    call_table,
+    known_call,
+    reaching_system_call,
+)
 from orchestrator.cost.cost_machine import cost_machine
 from orchestrator.cost.counted_table import (
     CountedTable,
@@ -36,14 +44,6 @@ from orchestrator.cost.counted_table import (
 from orchestrator.cost.event_hits import event_hits, is_event
 from orchestrator.cost.existing_places import is_pattern, lacking
 from orchestrator.cost.line import CostLine
-from orchestrator.cost.reaching import (
-    FoundCall,
-    ReachedNames,
-    TableCall,
-    call_table,
-    known_call,
-    reaching_system_call,
-)
 from orchestrator.cost.subjects import ANY_FUNCTION, AttachPlace, Subject
 from orchestrator.cost.unreached import without_function, without_tracepoint
 from orchestrator.errors import UsageError

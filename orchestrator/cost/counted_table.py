@@ -27,7 +27,7 @@ from orchestrator.benchmarks.calls.call_programs import Calls, system_call, user
 from orchestrator.benchmarks.calls.call_results import SUCCESS
 from orchestrator.benchmarks.calls.executed import entries
 from orchestrator.catalog.system_calls import system_calls
-from orchestrator.cost.reaching import ReachedNames, TableCall, call_table
+from orchestrator.cost.call_table import ReachedNames, TableCall, call_table
 from orchestrator.errors import BuildError, CommandFailed, EvidenceError, GuestError, LabError, UnsupportedError
 from orchestrator.experiment.guest_spec import GuestSpec, MachineSpec
 from orchestrator.files import ScratchFolder, sha256_of

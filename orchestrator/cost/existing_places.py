@@ -11,7 +11,7 @@ from orchestrator.artifacts.kernel_events import events, system_call_names, trac
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import loaded_code, missing_module_reason
 from orchestrator.catalog.data import nearest
-from orchestrator.cost.reaching import call_table
+from orchestrator.cost.call_table import call_table
 from orchestrator.cost.subjects import AttachPlace
 from orchestrator.probes.point_check import functions_like, wrong_point_reason
 

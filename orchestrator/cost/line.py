@@ -14,7 +14,7 @@ from orchestrator.catalog.probes import (
     PREFIX,
     is_one_liner,
 )
-from orchestrator.cost.reaching import modules_for
+from orchestrator.cost.call_table import modules_for
 from orchestrator.cost.subjects import Subject
 from orchestrator.results.contract import CellRecord, RunRecord
 

@@ -36,8 +36,8 @@ from orchestrator.cost.line import CostLine, on_all
 from orchestrator.cost.subjects import Subject, subjects
 from orchestrator.cost.unreached import UnreachedSubject
 from orchestrator.errors import UsageError
+from orchestrator.host_packages import check_all_installed
 from orchestrator.paths import user_path
-from orchestrator.program import check_all_installed
 from orchestrator.results.budgets import Budget
 
 _GROWTH: Mapping[str, object] = {"*": {"overhead": "+0"}}

@@ -12,7 +12,7 @@ from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import has_programs, is_path, probe_kind
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.table import ProbedTable
-from orchestrator.program import check_all_installed
+from orchestrator.host_packages import check_all_installed
 
 
 def check_packages(context: BuildContext, experiments: Iterable[Experiment]) -> None:

@@ -21,9 +21,9 @@ from orchestrator.artifacts.toolchain import tree_toolchain
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.kernels import read_config, setting_options
 from orchestrator.errors import UsageError
+from orchestrator.host_packages import check_all_installed
 from orchestrator.library.tree_experiments import named_tree, source_of
 from orchestrator.paths import AWKWARD, kbuild_takes
-from orchestrator.program import check_all_installed
 
 
 def built_tree(context: BuildContext, tree: Path | None, make: Sequence[str] = ()) -> Kernel:

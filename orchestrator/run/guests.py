@@ -20,7 +20,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_files import SharedMemory
 from orchestrator.guest.machine import Machine
 from orchestrator.guest.saved_state import SavedGuest
-from orchestrator.guest.saving import restore_guest, save_guest
+from orchestrator.guest.saving_and_restoring import restore_guest, save_guest
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, ModuleMemory
 from orchestrator.results.faults import check_room
 from orchestrator.run.guest_checks import OtherPace, check_clocksource, check_cpus, check_pace, wait_for_clocksource

@@ -15,8 +15,8 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import CALL_PREFIX
+from orchestrator.cost.call_table import TableCall, call_table
 from orchestrator.cost.counted_table import counted_table, counted_table_with_modules, made_by
-from orchestrator.cost.reaching import TableCall, call_table
 from orchestrator.experiment.guest_spec import MachineSpec
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.run.boot import ReadyGuest

@@ -26,7 +26,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_files import SharedMemory
 from orchestrator.guest.monitor import counted_interrupts
 from orchestrator.guest.saved_state import SavedGuest
-from orchestrator.guest.saving import restore_guest, save_guest
+from orchestrator.guest.saving_and_restoring import restore_guest, save_guest
 from orchestrator.pytest_plugin.guest_factory import GuestFactory
 from orchestrator.run.machines import machine_for
 

@@ -19,7 +19,7 @@ from pseudo_terminals import PSEUDO_TERMINALS
 from orchestrator.artifacts.saved_guests import keep_guest, kept_guest
 from orchestrator.errors import GuestError, HostError, UsageError
 from orchestrator.guest.guest import Guest, State
-from orchestrator.guest.saving import reopen_guest
+from orchestrator.guest.saving_and_restoring import reopen_guest
 from orchestrator.library.tested_guest import TestedGuest
 from orchestrator.pytest_plugin.guest_factory import GuestFactory
 

@@ -16,7 +16,7 @@ from static_programs import compile_program
 
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.benchmarks.calls.table import CallCell
-from orchestrator.cost.reaching import call_table
+from orchestrator.cost.call_table import call_table
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.symbols import Symbols
 from orchestrator.results.contract import CellRecord

@@ -12,8 +12,8 @@ from command_line import CommandLine
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.cost.call_table import call_table
 from orchestrator.cost.counted_table import counted_table, counted_table_with_modules
-from orchestrator.cost.reaching import call_table
 from orchestrator.experiment.guest_spec import MachineSpec
 from orchestrator.results.contract import RunRecord
 

@@ -30,11 +30,11 @@ from orchestrator.catalog.probes import probes
 from orchestrator.errors import GuestError
 from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.experiment.plan import Boot
-from orchestrator.guest import new_identity, saved_state, saving
+from orchestrator.guest import new_identity, saved_state, saving_and_restoring
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
 from orchestrator.guest.saved_state import SavedGuest
-from orchestrator.guest.saving import save_guest
+from orchestrator.guest.saving_and_restoring import save_guest
 from orchestrator.paths import cache_dir, data_dir
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX
 from orchestrator.run import guests
@@ -270,7 +270,7 @@ def test_restored_guests_of_an_image_are_not_clones(
         while_saving.update(file.suffix for file in tmp_path.iterdir() if file.is_file())
         saved_state.keep_files(*arguments)
 
-    monkeypatch.setattr(saving, "keep_files", keep_files)
+    monkeypatch.setattr(saving_and_restoring, "keep_files", keep_files)
     kernel = ready_kernel(context, kernels()["lab-i386-up"])
     wanted_machine = machine_for(context, kernel, spec)
     with (
@@ -437,7 +437,7 @@ def test_on_a_full_disk_guests_are_booted(
     def fail(*arguments: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(saving, "keep_files", fail)
+    monkeypatch.setattr(saving_and_restoring, "keep_files", fail)
     with start_guest(context, Guest(machine, tmp_path)) as guest:
         assert guest.restored_from is None
     (warning,) = said

@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 from orchestrator.arch import ARCHITECTURES
 from orchestrator.artifacts.compiler import COMPILE_LIMIT, INCLUDE, MULTIARCH, compiling_in
 from orchestrator.errors import ConfigError
+from orchestrator.host_packages import check_installed
 from orchestrator.process import run
-from orchestrator.program import check_installed
 
 _LIBRARY = ("fcntl.h", "mqueue.h", "poll.h", "sched.h", "signal.h", "time.h", "unistd.h", "netinet/in.h", "net/if.h")
 """Headers of the C library besides those in ``sys/``."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import pairwise, product
-from typing import Literal, NamedTuple
+from itertools import pairwise
+from typing import Literal
 
 from orchestrator.benchmarks.calls.call_results import CallOutcome, joined
 from orchestrator.errors import EvidenceError
@@ -143,15 +142,16 @@ def exact_baseline(measured: Measurement) -> Figures:
     """Figures in instructions of the cell without a probe."""
     value = mean(measured.samples)
     interval = (min(measured.samples) - value, max(measured.samples) - value)
-    return _figures([measured], measured.samples, value, Effect(0.0, interval, None, _exact_notes(measured)))
+    return figures_of([measured], measured.samples, value, Effect(0.0, interval, None, exact_notes(measured)))
 
 
 def exact_figures(measured: Measurement) -> Figures:
     """Figures in instructions of a cell with a probe; ``exact_effect`` adds its overhead."""
-    return _figures([measured], measured.samples, mean(measured.samples), Effect(notes=_exact_notes(measured)))
+    return figures_of([measured], measured.samples, mean(measured.samples), Effect(notes=exact_notes(measured)))
 
 
-def _exact_notes(measured: Measurement) -> tuple[str, ...]:
+def exact_notes(measured: Measurement) -> tuple[str, ...]:
+    """Notes on samples of the exact clock that scatter, repeat after a period, or leave calls behind a tick out."""
     notes = []
     if measured.scatter:
         low, high, varying = min(measured.samples), max(measured.samples), ""
@@ -230,8 +230,8 @@ def paired_figures(
         for measured in (plain, probed)
     )
     if not probed:
-        return _figures(plain, before, centre(before), Effect(0.0, (0.0, 0.0)))
-    differences = _differences(before, samples)
+        return figures_of(plain, before, centre(before), Effect(0.0, (0.0, 0.0)))
+    differences = differences_from_neighbours(before, samples)
     overhead, interval = median(differences), median_interval(differences)
     drift = spread_without_extremes(before)
     notes = []
@@ -243,42 +243,12 @@ def paired_figures(
     elif interval[0] <= 0:
         notes.append(f"no verdict: the overhead lies between {interval[0]:.0f} and {interval[1]:.0f} {unit}")
     verdict: Literal["none"] | None = "none" if notes else None
-    return _figures(probed, samples, centre(samples), Effect(overhead, interval, verdict, tuple(notes)))
+    return figures_of(probed, samples, centre(samples), Effect(overhead, interval, verdict, tuple(notes)))
 
 
-def _differences(before: Sequence[float], samples: Sequence[float]) -> Sequence[float]:
+def differences_from_neighbours(before: Sequence[float], samples: Sequence[float]) -> Sequence[float]:
     """The difference of each sample from the mean of its neighbours in ``before``, one earlier and one later."""
     return [sample - (earlier + later) / 2 for sample, (earlier, later) in zip(samples, pairwise(before), strict=True)]
-
-
-def varying_figures(plain: Sequence[Measurement], probed: Sequence[Measurement]) -> Figures:
-    """Figures in instructions of calls that differ from each other, each timed alone; samples as in ``paired_figures``.
-
-    The overhead is the median of what the probe adds to calls of equal kinds (``added``), with its interval. Where the
-    samples' means contradict it, the interval includes theirs: with the probe, the kernel may do its other work more
-    often. Where costs do not repeat, the overhead is that of the means. There is no verdict unless the interval is
-    above zero.
-    """
-    before, samples = (
-        [sample for measurement in measured for sample in measurement.samples] for measured in (plain, probed)
-    )
-    by_mean = _differences(before, samples)
-    by_kind, grain = added([measurement.costs for measurement in plain], [measurement.costs for measurement in probed])
-    overhead, (low, high) = median(by_kind or by_mean), median_interval(by_kind or by_mean)
-    low, high = low - grain, high + grain
-    lowest, highest = median_interval(by_mean)
-    notes = _exact_notes(together(probed))
-    margin = (highest - lowest) / 2  # of cells that agree, three in a hundred are outside of the interval itself
-    if not lowest - margin <= overhead <= highest + margin:
-        low, high = min(low, lowest), max(high, highest)
-        notes += (
-            f"the probe adds {overhead:.10g} instructions to calls of equal kinds, and {lowest:.10g} to {highest:.10g} "
-            "to the samples: the interval has both",
-        )
-    if low <= 0:
-        notes += (f"no verdict: the overhead lies between {low:.10g} and {high:.10g} instructions",)
-    effect = Effect(overhead, (low, high), "none" if low <= 0 else None, notes)
-    return replace(_figures(probed, samples, mean(samples), effect), plain=mean(before))
 
 
 def other_state(baseline: Sequence[float], plain: Sequence[float]) -> str | None:
@@ -289,69 +259,6 @@ def other_state(baseline: Sequence[float], plain: Sequence[float]) -> str | None
         f"without the probe these calls now take {mean(plain):.10g} instructions, and {mean(baseline):.10g} when the "
         "baseline was measured: the overhead is to these calls, measured in turn with those of the probe"
     )
-
-
-class Added(NamedTuple):
-    """What a probe adds to a call in each sample, in instructions.
-
-    ``grain`` is what a call more or less in a sample would change it by, of each kind that counts in proportion: what
-    every N-th call does is in a sample once more or less often, by where the sample begins.
-    """
-
-    by_sample: Sequence[float]
-    grain: float
-
-
-def added(plain: Sequence[Counter[int]], probed: Sequence[Counter[int]]) -> Added:
-    """What a probe adds to a call in each ``probed`` sample, which has two ``plain`` neighbours.
-
-    Most calls take the same path, and some do other work of the kernel's besides: they fetch a slab, or queue a
-    callback. How many do depends on the kernel's state, and the probe adds the same to each. So it shifts all costs:
-    calls are of the same kind where their costs are the same but for that, and kinds count alike with and without the
-    probe. A kind that each probed sample has and no plain one is the probe's own, as where every hundredth hit begins
-    a page of a buffer; it counts as in a mean. Empty where the shift does not explain half of a sample's calls.
-    """
-    around = [counts + other_counts for counts, other_counts in pairwise(plain)]
-    shifts = [_shift(costs, more) for costs, more in zip(around, probed, strict=True)]
-    moved = [
-        Counter({cost - shift: calls for cost, calls in more.items()})
-        for shift, more in zip(shifts, probed, strict=True)
-    ]
-    ((usual, _),) = sum(plain, Counter[int]()).most_common(1)
-    added_kinds, gone = _recurring(moved, plain), _recurring(plain, moved)
-    kinds = sum(plain, Counter[int]()).keys() | added_kinds
-    if any(2 * sum(more[cost] for cost in kinds) < more.total() for more in moved):
-        return Added([], 0.0)
-
-    def besides(costs: Counter[int], kinds: AbstractSet[int]) -> float:
-        return sum((cost - usual) * costs[cost] for cost in kinds) / costs.total()
-
-    by_sample = [
-        shift + besides(more, added_kinds) - besides(costs, gone)
-        for shift, costs, more in zip(shifts, around, moved, strict=True)
-    ]
-    fewest = min(more.total() for more in moved)
-    return Added(by_sample, sum(abs(cost - usual) for cost in added_kinds | gone) / fewest)
-
-
-def _recurring(these: Sequence[Counter[int]], other_counts: Sequence[Counter[int]]) -> AbstractSet[int]:
-    """Costs that each of these samples has, and none of the others."""
-    return set.intersection(*map(set, these)) - sum(other_counts, Counter[int]()).keys()
-
-
-_COMMON = 16
-"""Costs of either side whose differences may be the shift; the most common one is of most calls."""
-
-
-def _shift(costs: Counter[int], more: Counter[int]) -> int:
-    """The number of instructions by which ``more`` is shifted, so that most calls have a cost of the other side's."""
-    one_total, other_total = costs.total(), more.total()
-
-    def equal(shift: int) -> int:
-        return sum(min(calls * one_total, costs[cost - shift] * other_total) for cost, calls in more.items())
-
-    pairs = product(costs.most_common(_COMMON), more.most_common(_COMMON))
-    return max(sorted({shifted - cost for (cost, _), (shifted, _) in pairs}), key=equal)
 
 
 def run_figures(samples: Sequence[float], plain: Sequence[float]) -> Figures:
@@ -367,10 +274,11 @@ def run_figures(samples: Sequence[float], plain: Sequence[float]) -> Figures:
         note = f"no verdict: a run takes {low:.0f} to {high:.0f} instructions more with the probe than without it"
         effect = Effect(overhead, (low, high)) if low > 0 else Effect(overhead, (low, high), "none", (note,))
     runs = Measurement(tuple(samples), (), "program", calls=1, batches=len(samples), disturbed=0)
-    return _figures([runs], samples, value, effect)
+    return figures_of([runs], samples, value, effect)
 
 
-def _figures(measured: Sequence[Measurement], samples: Sequence[float], value: float, effect: Effect) -> Figures:
+def figures_of(measured: Sequence[Measurement], samples: Sequence[float], value: float, effect: Effect) -> Figures:
+    """The figures of an ``effect``, with what the first measurement says of the calls and what all batches were."""
     outcomes = [measurement.outcome for measurement in measured if measurement.outcome is not None]
     return Figures(
         samples=tuple(samples),

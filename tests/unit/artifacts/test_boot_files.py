@@ -18,7 +18,7 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import BuildError, HostError, UsageError
 from orchestrator.files import Entry, archive
 from orchestrator.guest.machine import DataDisk
-from orchestrator.program import load_requirements
+from orchestrator.host_packages import load_requirements
 
 PACKING = pytest.mark.skipif(shutil.which("mksquashfs") is None, reason="needs what images/image-packages.txt lists")
 

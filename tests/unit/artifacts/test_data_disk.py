@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from file_permissions import reading_by_modes
 
-from orchestrator import program
+from orchestrator import host_packages
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.images import data_disk
 from orchestrator.errors import HostError, UsageError
 
 pytestmark = pytest.mark.skipif(
-    any(need.location() is None for need in program.load_requirements("image-packages.txt")),
+    any(need.location() is None for need in host_packages.load_requirements("image-packages.txt")),
     reason="needs what images/image-packages.txt lists",
 )
 

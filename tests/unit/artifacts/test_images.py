@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from orchestrator import program
+from orchestrator import host_packages
 from orchestrator.artifacts import images as image_build
 from orchestrator.artifacts.cache import BuildContext, Cache, digest
 from orchestrator.artifacts.cache_entries import ALL, Kind, cache_entries
@@ -231,9 +231,9 @@ def test_an_index_names_the_files_that_are_there() -> None:
 
 def test_a_missing_program_is_named_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "list.txt").write_text("sh dash a shell\nno-such-a a for one\nno-such-b b b\nno-such-c a for two\n")
-    monkeypatch.setattr(program, "data_dir", lambda name: tmp_path)
+    monkeypatch.setattr(host_packages, "data_dir", lambda name: tmp_path)
     with pytest.raises(HostError, match=r"building needs a b\n") as caught:
-        program.check_installed("list.txt", "building")
+        host_packages.check_installed("list.txt", "building")
     assert caught.value.hint.endswith("install -y --no-install-recommends a b")
 
 
@@ -246,23 +246,23 @@ def test_what_all_lists_lack_is_installed_at_once_by_the_script(
     (tmp_path / "two.txt").write_text("no-such-b b b\nno-such-c a c\n")
     (tmp_path / "none.txt").write_text("sh dash a shell\n")
     script = tmp_path / "lab"
-    monkeypatch.setattr(program, "data_dir", lambda name: tmp_path)
+    monkeypatch.setattr(host_packages, "data_dir", lambda name: tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin", prepend=":")
-    monkeypatch.setattr(program, "_INSTALLER", str(script))
+    monkeypatch.setattr(host_packages, "_INSTALLER", str(script))
     lists = {"one.txt": "building", "none.txt": "nothing", "two.txt": "packing"}
 
     script.write_text('#!/bin/sh\necho "$*"\n')
     script.chmod(0o755)
     with pytest.raises(HostError, match=r"building needs a; packing needs b a\n") as caught:
-        program.check_all_installed(lists)
-    assert caught.value.hint == f"as root: {program.INSTALL_COMMAND} a b"
+        host_packages.check_all_installed(lists)
+    assert caught.value.hint == f"as root: {host_packages.INSTALL_COMMAND} a b"
     assert capfd.readouterr() == ("", "install-packages one.txt two.txt\n")
 
     made = " ".join(f"{tmp_path}/bin/no-such-{name}" for name in "abc")
     script.write_text(f"#!/bin/sh\ntouch {made}\nchmod +x {made}\n")
-    program.check_all_installed(lists)
+    host_packages.check_all_installed(lists)
     script.unlink()
-    program.check_all_installed(lists)
+    host_packages.check_all_installed(lists)
 
 
 def test_remains_of_a_killed_build_are_removed_by_a_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,7 +283,7 @@ def test_remains_of_a_killed_build_are_removed_by_a_later_one(tmp_path: Path, mo
 
 
 def test_the_list_of_what_images_need() -> None:
-    assert {need.package for need in program.load_requirements("image-packages.txt")} == {
+    assert {need.package for need in host_packages.load_requirements("image-packages.txt")} == {
         "mmdebstrap",
         "arch-test",
         "mount",

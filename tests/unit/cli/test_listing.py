@@ -22,7 +22,7 @@ from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import Handler, probes, standard_events
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.cli.main import app
-from orchestrator.cost.reaching import call_table
+from orchestrator.cost.call_table import call_table
 from orchestrator.library.listing import all_lists
 from orchestrator.results.contract import Clock
 from orchestrator.results.store import Store

@@ -11,9 +11,9 @@ from host_toolchain import a_kernel
 
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.cost import counted_table as module
+from orchestrator.cost.call_table import TableCall, call_table
 from orchestrator.cost.cost_machine import DEFAULT_CPU, DEFAULT_KERNEL, cost_machine
 from orchestrator.cost.counted_table import CountedCall, counted_table, counted_table_with_modules
-from orchestrator.cost.reaching import TableCall, call_table
 
 
 @pytest.fixture

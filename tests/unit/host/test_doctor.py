@@ -19,7 +19,7 @@ from orchestrator.catalog.images import debian
 from orchestrator.doctor import Finding, Status, exit_status, render
 from orchestrator.errors import HostError
 from orchestrator.guest.accelerator import KvmSpeed
-from orchestrator.program import INSTALL_COMMAND, Requirement, load_requirements, parse_requirements
+from orchestrator.host_packages import INSTALL_COMMAND, Requirement, load_requirements, parse_requirements
 
 
 @pytest.mark.parametrize(

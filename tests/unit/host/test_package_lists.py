@@ -17,10 +17,10 @@ from called_programs import called_programs
 from dpkg_database import DpkgDatabase, InstalledPackage, files_of, names_of_files, read_dpkg_database
 from program_folder import PREFIX, link_programs, listed_programs, programs_of, read_lists
 
-from orchestrator import program
+from orchestrator import host_packages
 from orchestrator.artifacts.kernel_source import unpack_tarball
 from orchestrator.errors import HostError
-from orchestrator.program import Requirement, check_installed
+from orchestrator.host_packages import Requirement, check_installed
 
 ROOT = Path(__file__).resolve().parents[3]
 LISTED = [requirement for listed in read_lists().values() for requirement in listed]
@@ -164,7 +164,7 @@ def test_without_xz_the_source_does_not_unpack(
     assert any("xz: Cannot exec" in line for line in caught.value.detail)
     with pytest.raises(HostError, match="unpacking needs xz-utils") as missing:
         check_installed("kernel-packages.txt", "unpacking")
-    assert missing.value.hint == f"as root: {program.INSTALL_COMMAND} xz-utils"
+    assert missing.value.hint == f"as root: {host_packages.INSTALL_COMMAND} xz-utils"
 
 
 # --- dependencies ---------------------------------------------------------------------------------

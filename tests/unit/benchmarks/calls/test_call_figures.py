@@ -26,8 +26,8 @@ from orchestrator.benchmarks.calls.samples import (
     other_state,
     paired_figures,
     repeating,
-    varying_figures,
 )
+from orchestrator.benchmarks.calls.varying_calls import varying_figures
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
 from orchestrator.results.contract import CellRecord

@@ -15,9 +15,10 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.artifacts.modules import Module
-from orchestrator.benchmarks.calls import cell_work, measurement
+from orchestrator.benchmarks.calls import cell_work, counting_pass
 from orchestrator.benchmarks.calls.cell_work import Entries, HitCounts, PointObservations
-from orchestrator.benchmarks.calls.measurement import count_hits, extra_sizes, hit_notes
+from orchestrator.benchmarks.calls.counting_pass import count_hits
+from orchestrator.benchmarks.calls.measurement import extra_sizes, hit_notes
 from orchestrator.catalog.probes import Extra, probes
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
@@ -102,7 +103,7 @@ def test_a_pass_that_an_interrupt_fell_into_is_repeated(
     monkeypatch: pytest.MonkeyPatch, calls: int, passes: list[int], wrong: int | None
 ) -> None:
     left = list(passes)
-    monkeypatch.setattr(measurement, "_pass", lambda *_: HitCounts(left.pop(0), 0, None, None))
+    monkeypatch.setattr(counting_pass, "_pass", lambda *_: HitCounts(left.pop(0), 0, None, None))
     work = SimpleNamespace(
         cell=SimpleNamespace(handler="noop"),
         handler="noop",
@@ -122,7 +123,7 @@ def test_a_pass_that_an_interrupt_fell_into_is_repeated(
 def test_traps_of_a_module_that_counts_no_hits_by_others(
     monkeypatch: pytest.MonkeyPatch, counted: int, known: int | None
 ) -> None:
-    monkeypatch.setattr(measurement, "_pass", lambda *_: HitCounts(1000, None, counted, None))
+    monkeypatch.setattr(counting_pass, "_pass", lambda *_: HitCounts(1000, None, counted, None))
     work = SimpleNamespace(
         cell=SimpleNamespace(handler="noop", is_found=False),
         handler="noop",

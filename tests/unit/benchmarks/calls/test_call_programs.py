@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loaded_tables import only_table
 
-from orchestrator import program as requirements
+from orchestrator import host_packages
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.compiler import compiled_workload
 from orchestrator.artifacts.module_source import render_own
@@ -490,7 +490,7 @@ def test_constants_need_the_headers_that_have_them(
     load: Loader, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "header-packages.txt").write_text("/usr/include/no.h linux-libc-dev has the kernel's constants\n")
-    monkeypatch.setattr(requirements, "data_dir", lambda _: tmp_path)
+    monkeypatch.setattr(host_packages, "data_dir", lambda _: tmp_path)
     header_constant.cache_clear()
     with pytest.raises(HostError, match="O_RDONLY, a constant of C, needs linux-libc-dev"):
         load("benchmark: {name: syscall, call: openat, arguments: [-100, /dev/null, O_RDONLY]}\n")

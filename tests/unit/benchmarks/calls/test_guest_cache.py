@@ -8,7 +8,7 @@ from loaded_tables import calls_experiment
 
 from orchestrator.benchmarks.calls.benchmarks import call_probe
 from orchestrator.benchmarks.calls.cell_work import GuestCache, HitCounts
-from orchestrator.benchmarks.calls.measurement import _is_accounted_for
+from orchestrator.benchmarks.calls.counting_pass import _is_accounted_for
 from orchestrator.benchmarks.calls.samples import Figures
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.errors import NotEntered

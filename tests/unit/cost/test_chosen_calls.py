@@ -13,7 +13,7 @@ from orchestrator.arch import ARCHITECTURES, HOST
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.guest_headers import guest_headers
 from orchestrator.catalog.system_calls import system_calls
-from orchestrator.cost.reaching import ReachedNames, call_table, reaching_system_call
+from orchestrator.cost.call_table import ReachedNames, call_table, reaching_system_call
 from orchestrator.errors import UsageError
 from orchestrator.paths import data_dir
 
