@@ -5,7 +5,8 @@
 //                                          makes FOLDER/NAME/program and FOLDER/NAME/link-NUMBER of each program, or of the
 //                                          one of this name, and FOLDER/map-NUMBER of each map; says of each program
 //                                          ID NAME SECTION, and "sized ENTRIES NAME" of each map that its source
-//                                          gives no size. A uprobe whose section names no place is at this one: SYMBOL
+//                                          gives no size, "enlarged BYTES NAME" of each ring that has got more room.
+//                                          A uprobe whose section names no place is at this one: SYMBOL
 //                                          of a static probe point is PROVIDER:NAME, SEMAPHORE where its counter is.
 //                                          Maps get so many entries, and the keys and values of a file, one behind the
 //                                          other, before anything is attached
@@ -40,6 +41,9 @@ static int entries_set_count, filled_count;
 // Entries of a map without max_entries, which its own loader would set: as most tools of libbpf's have (MAX_ENTRIES of
 // libbpf-tools); bytes of a ring.
 enum { USUAL_ENTRIES = 10240, USUAL_RING = 256 << 10 };
+// Nobody reads rings while calls are timed. One that its user space reads in time has room for each hit, and what a hit
+// takes then does not depend on its size: so a ring gets room for all of a cell's hits. Bytes of one, and of all.
+enum { LARGE_RING = 16 << 20, LARGE_RINGS = 64 << 20 };
 enum { LOG_STATS = 4, STATS_SIZE = 4096 };	// BPF_LOG_STATS of include/linux/bpf_verifier.h
 // print_verification_stats() of kernel/bpf/verifier.c: "stack depth 16+8", on Linux 7.3 "stack depth max 32"
 #define STACK_DEPTH "stack depth "
@@ -222,6 +226,32 @@ static int is_sized_by_loader(const struct bpf_map *map)
 	return !bpf_map__is_internal(map) && bpf_map__max_entries(map) == 0 && usual_entries(bpf_map__type(map));
 }
 
+static int is_set(const struct bpf_map *map)
+{
+	for (int i = 0; i < entries_set_count; i++)
+		if (strcmp(entries_set[i].map, bpf_map__name(map)) == 0)
+			return 1;
+	return 0;
+}
+
+// Rings whose size is asked for keep it.
+static void enlarge_rings(struct bpf_object *object)
+{
+	struct bpf_map *map;
+	unsigned int rings = 0, bytes = LARGE_RING;
+
+	bpf_object__for_each_map(map, object)
+		rings += bpf_map__type(map) == BPF_MAP_TYPE_RINGBUF;
+	while (rings > LARGE_RINGS / bytes)
+		bytes /= 2;
+	bpf_object__for_each_map(map, object) {
+		if (bpf_map__type(map) != BPF_MAP_TYPE_RINGBUF || is_set(map) || bpf_map__max_entries(map) >= bytes)
+			continue;
+		if (bpf_map__set_max_entries(map, bytes) == 0)
+			printf("enlarged %u %s\n", bytes, bpf_map__name(map));
+	}
+}
+
 // Sets the sizes that are asked for, and those of maps that a tool's own loader would set. Prints the latter.
 static int size_maps(struct bpf_object *object)
 {
@@ -235,8 +265,10 @@ static int size_maps(struct bpf_object *object)
 	bpf_object__for_each_map(map, object) {
 		if (!is_sized_by_loader(map) || bpf_map__set_max_entries(map, usual_entries(bpf_map__type(map))))
 			continue;
-		printf("sized %u %s\n", bpf_map__max_entries(map), bpf_map__name(map));
+		if (bpf_map__type(map) != BPF_MAP_TYPE_RINGBUF)
+			printf("sized %u %s\n", bpf_map__max_entries(map), bpf_map__name(map));
 	}
+	enlarge_rings(object);
 	return 0;
 }
 

@@ -44,6 +44,8 @@ _LINE = re.compile(
 )
 _LONGEST = 1 << 16
 """Characters: MOST_MAPS of map_trial.c, 512, and a line for those beyond, with at most 110 each."""
+_LONGEST_NAME = 15
+"""BPF_OBJ_NAME_LEN of include/uapi/linux/bpf.h, without the NUL."""
 _CELL = 8
 """Entries that all of a cell's calls put into a map, as a multiple of those of the counted calls: warming and timed
 calls, disturbed batches, a profile's calls; 5900 hits of a program whose calls vary, seen on Linux 6.1. A map that
@@ -151,6 +153,10 @@ class MapTrial:
             refusal = self._refusal(use, hits)
             if refusal is not None:
                 raise refusal
+
+    def has_tried(self, name: str) -> bool:
+        """Whether hits may use a map of this name, of which the kernel keeps 15 characters."""
+        return name[:_LONGEST_NAME] in [use.name for use in self._uses.values()]
 
     def facts(self) -> Mapping[str, str]:
         """Which maps get new keys, in five or more of a hundred calls: those insert, and do not update."""

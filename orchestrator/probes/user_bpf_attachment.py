@@ -52,7 +52,7 @@ _FOLDER = "/sys/fs/bpf/lab-own"
 _ATTACHED_PROGRAM = re.compile(r"(\d{1,10}) ([A-Za-z_]\w{0,127}) ([!-~]{1,200})")
 
 
-_SIZED_MAP = re.compile(r"sized (\d{1,10}) ([A-Za-z_]\w{0,127})")
+_SIZED_MAP = re.compile(r"(sized|enlarged) (\d{1,10}) ([A-Za-z_]\w{0,127})")
 
 
 _STACKS = re.compile(r"^(\d{1,5}(?:\+\d{1,5}){0,300}) ([A-Za-z_]\w{0,127})$", re.MULTILINE)
@@ -197,7 +197,7 @@ class ObjectAttachment(UserBpfAttachment):
         loader: _Loader,
     ) -> None:
         super().__init__(guest, kind, place, programs)
-        self._sized, self._sizes_given = loader.sized, loader.sizes_given
+        self._sized, self._enlarged, self._sizes_given = loader.sized, loader.enlarged, loader.sizes_given
 
     def facts(self) -> Mapping[str, int | str]:
         """The sections and sizes of the programs, what was done for the object, and the verifier's stack depth.
@@ -211,10 +211,15 @@ class ObjectAttachment(UserBpfAttachment):
             for sizes, name in stacks_said
             if name in {program.name for program in self._programs}
         ]
+        enlarged = {name: size for name, size in self._enlarged.items() if self._trial.has_tried(name)}
         return {
             **super().facts(),
             **({BPF_STACK: max(stacks)} if stacks else {}),
-            **({BPF_SIZED: cut(_sizes(self._sized), _LONGEST_PHRASE)} if self._sized else {}),
+            **(
+                {BPF_SIZED: cut(said_of_maps, _LONGEST_PHRASE)}
+                if (said_of_maps := _sizes(self._sized, enlarged))
+                else {}
+            ),
         }
 
     def with_code_lines(self, profile: CellProfile) -> CellProfile:
@@ -224,9 +229,14 @@ class ObjectAttachment(UserBpfAttachment):
         return profile.model_copy(update={"code_lines": tuple(lines)})
 
 
-def _sizes(sized: Mapping[str, int]) -> str:
-    sizes = [f"{name} has {entries}" for name, entries in sized.items()]
-    return f"{', '.join(sizes)} entries by the lab: the source gives no max_entries"
+def _sizes(sized: Mapping[str, int], enlarged: Mapping[str, int]) -> str:
+    sizes = ", ".join(f"{name} has {entries}" for name, entries in sized.items())
+    rings = ", ".join(f"{name} has {size}" for name, size in enlarged.items())
+    said = [
+        f"{sizes} entries by the lab: the source gives no max_entries" if sizes else "",
+        f"{rings} bytes by the lab: a hit finds room, as in a ring that is read" if rings else "",
+    ]
+    return "; ".join(filter(None, said))
 
 
 def code_lines(said: bytes, executed: Collection[int]) -> Sequence[CodeLine]:
@@ -280,9 +290,10 @@ def user_bpf_attached(
 
 
 class _Loader:
-    """The loader of a user's object in a guest; which maps it has ``sized`` is known once it has attached."""
+    """The loader of a user's object in a guest; once it has attached, it knows which maps it has sized or enlarged."""
 
     sized: Mapping[str, int] = {}
+    enlarged: Mapping[str, int] = {}
 
     def __init__(self, guest: Guest, kind: ProbeKind, point: ProbePoint, bpf_object: BpfObject) -> None:
         self._guest, self._kind, self._point, self._object = guest, kind, point, bpf_object
@@ -318,7 +329,8 @@ class _Loader:
             raise EvidenceError(
                 f"the guest does not say which programs of {kind.name} are attached", detail=_last(str(lines))
             )
-        self.sized = {match[2]: int(match[1]) for match in sized}
+        self.sized = {match[3]: int(match[2]) for match in sized if match[1] == "sized"}
+        self.enlarged = {match[3]: int(match[2]) for match in sized if match[1] == "enlarged"}
         return [
             UserBpfProgram(int(match[1]), match[2], match[3], BpfProgram(guest, f"{_FOLDER}/{match[2]}"))
             for match in attached

@@ -66,7 +66,8 @@ BPFTRACE, ATTACHED = TextParameter("bpftrace"), TextParameter("attached")
 BPF_SECTION = TextParameter("bpf_section")
 """The sections of a user's BPF programs, which say where libbpf attaches them."""
 BPF_SIZED, BPF_NEW_KEYS = TextParameter("bpf_sized"), TextParameter("bpf_new_keys")
-"""The maps of a user's object that the lab gave a size, since its source gives none; those that hits insert into."""
+"""The maps of a user's object that the lab gave a size, where the source gives none or of a ring; those that hits
+insert into."""
 ABOUT_MAPS = (BPF_SIZED, BPF_NEW_KEYS)
 """Sentences for notes on a BPF program's maps: what the lab did with them, and what limits the number."""
 BPF_HITS = TextParameter("bpf_hits")
