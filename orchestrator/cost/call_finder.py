@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -34,13 +34,7 @@ from orchestrator.cost.call_table import (
     reaching_system_call,
 )
 from orchestrator.cost.cost_machine import cost_machine
-from orchestrator.cost.counted_table import (
-    CountedTable,
-    counted_table,
-    counted_table_with_modules,
-    hit_tracepoints,
-    made_by,
-)
+from orchestrator.cost.counted_table import CountedTable, TablePart, counted_part, hit_tracepoints, made_by, table_parts
 from orchestrator.cost.event_hits import event_hits, is_event
 from orchestrator.cost.existing_places import is_pattern, lacking
 from orchestrator.cost.line import CostLine
@@ -95,6 +89,7 @@ class CallFinder:
     kernel: Kernel
     cpu: str
     given: NamedCalls
+    _counted: list[CountedTable] = field(default_factory=list)
 
     def line(self, subject: Subject) -> CostLine:
         """Raises UsageError for a subject that no known call reaches, and that the user names none for."""
@@ -122,11 +117,10 @@ class CallFinder:
         return self._line(subject, self._wrapper(call.name_reached), call.benchmark)
 
     def _by_event(self, subject: Subject, event: str) -> CostLine:
-        for table in self._tables():
-            hit = self._tracepoints(table, event).call(event.rpartition(":")[2])
-            if hit is not None:
-                return self._line(subject, self._wrapper(hit.call.events[0]), hit.benchmark)
-        raise self._unhit(event, "no known call hits it")
+        hit = self._fewest(lambda table: self._tracepoints(table, event).call(event.rpartition(":")[2]))
+        if hit is None:
+            raise self._unhit(event, "no known call hits it")
+        return self._line(subject, self._wrapper(hit.call.events[0]), hit.benchmark)
 
     def _tracepoints(self, table: CountedTable, event: str) -> ReachedNames:
         """Which calls hit the tracepoints of an event, ``SYSTEM:NAME`` or ``NAME``, or of a pattern of events."""
@@ -141,16 +135,42 @@ class CallFinder:
 
     def _entering(self, subject: Subject, function: str) -> FoundCall | None:
         """The call to enter a function with."""
-        calls = (self._functions(table, subject).call(function) for table in self._tables())
-        return next(filter(None, calls), None)
+        return self._fewest(lambda table: self._functions(table, subject).call(function))
 
-    def _tables(self) -> Iterator[CountedTable]:
-        """What calls reach that need no modules, and then, counted only if it is asked for, what others reach."""
-        yield self._table
-        yield self._table_with_modules
+    def _fewest(self, find: Callable[[CountedTable], FoundCall | None]) -> FoundCall | None:
+        """The first call of the table with the fewest hits; calls that need modules only where no others have any.
+
+        Parts of the table behind one with a call that has a single hit are not counted. Raises UsageError where each
+        call has several of a pattern.
+        """
+        fewest: FoundCall | None = None
+        several: UsageError | None = None
+        for part, table in self._parts():
+            if part.modules and fewest is not None:
+                break
+            try:
+                call = find(table)
+            except UsageError as error:
+                several = several or error
+                continue
+            if call is not None and (fewest is None or call.hits < fewest.hits):
+                fewest = call
+            if fewest is not None and fewest.hits == 1:
+                break
+        if fewest is None and several is not None:
+            raise several
+        return fewest
+
+    def _parts(self) -> Iterator[tuple[TablePart, CountedTable]]:
+        """The parts of the table of calls with what they reach; each is counted when it is asked for."""
+        for number, part in enumerate(table_parts(self.kernel)):
+            if number == len(self._counted):
+                self._counted.append(counted_part(self.context, self.kernel, cost_machine(self.cpu), part))
+            yield part, self._counted[number]
 
     def _table_of(self, call: TableCall) -> CountedTable:
-        return self._table_with_modules if call.modules else self._table
+        """What the calls reach that are counted together with this one, which the kernel can make."""
+        return next(table for part, table in self._parts() if call in part.calls)
 
     def _place(self, subject: Subject) -> AttachPlace:
         """Where the subject, or the user, says that it is. Raises UsageError for a place that the kernel lacks."""
@@ -258,24 +278,21 @@ class CallFinder:
         return CostLine(subject, self.given.point or point, {**benchmark, **amounts}, (self.kernel.spec.argument,))
 
     def _unreached(self, function: str, why: str) -> UsageError:
-        alike = self._table.functions.nearest(function)
+        alike = self._nearest(function, lambda table: table.functions)
         named = f"known calls enter {', '.join(alike)}; or " if alike else ""
         hint = f"{named}name calls of yours: --workload FILE.c"
         return UsageError(without_function(function, why), where=function, hint=hint)
 
     def _unhit(self, event: str, why: str) -> UsageError:
-        alike = self._table.tracepoints.nearest(event.rpartition(":")[2])
+        alike = self._nearest(event.rpartition(":")[2], lambda table: table.tracepoints)
         named = f"known calls hit {', '.join(alike)}; or " if alike else ""
         hint = f"{named}name calls of yours: --workload FILE.c"
         return UsageError(without_tracepoint(event, why), where=event, hint=hint)
 
+    def _nearest(self, name: str, names: Callable[[CountedTable], ReachedNames]) -> Sequence[str]:
+        """Names like this one that calls reach, of the parts of the table that were counted."""
+        reached = (names(table).calls for table in self._counted)
+        return ReachedNames({call: those for part in reached for call, those in part.items()}).nearest(name)
+
     def _wrapper(self, system_call: str) -> str:
         return CALL_PREFIX[self.kernel.spec.arch] + system_call
-
-    @cached_property
-    def _table(self) -> CountedTable:
-        return counted_table(self.context, self.kernel, cost_machine(self.cpu))
-
-    @cached_property
-    def _table_with_modules(self) -> CountedTable:
-        return counted_table_with_modules(self.context, self.kernel, cost_machine(self.cpu))

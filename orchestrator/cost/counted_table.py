@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pydantic import Field
 
@@ -45,6 +45,8 @@ from orchestrator.steps import step
 _KIND, _FILE = "executed-functions", "calls.json"
 _ENTERING, _FIRING = 3, 20
 """Calls that are counted: what not all of them do is not theirs. The program makes a hundred before them."""
+_PART = 45
+"""Calls that are counted at once. The first of the table reach most of what is asked for, and take a minute."""
 _TIME_LIMIT = 60.0
 _ENABLE_LIMIT = 180.0
 """Host seconds to enable some 600 events twice; it takes three on an idle host."""
@@ -87,24 +89,36 @@ class CountedTable(Record):
         return ReachedNames({name: call.tracepoints for name, call in self.calls.items()})
 
 
-def counted_table(context: BuildContext, kernel: Kernel, machine: MachineSpec) -> CountedTable:
-    """What the table's calls enter and fire that need no modules; cached by kernel, machine and call.
+class TablePart(NamedTuple):
+    """Calls of the table that are counted together, and the kernel's own ``modules`` that they need."""
+
+    calls: Sequence[TableCall]
+    modules: Sequence[str] = ()
+
+
+def table_parts(kernel: Kernel) -> Sequence[TablePart]:
+    """The table in the order of preference; last the calls that need modules, as far as the kernel has them."""
+    plain = [call for call in call_table().values() if not call.modules]
+    parts = [TablePart(plain[first : first + _PART]) for first in range(0, len(plain), _PART)]
+    needing = [call for call in call_table().values() if call.modules]
+    calls = [call for call in needing if missing_module_reason(kernel, call.modules) is None]
+    modules = dict.fromkeys(module for call in calls for module in call.modules)
+    return [*parts, TablePart(calls, [*modules])] if calls else parts
+
+
+def counted_part(context: BuildContext, kernel: Kernel, machine: MachineSpec, part: TablePart) -> CountedTable:
+    """What the calls of a part enter and fire; cached by kernel, machine and call.
 
     A changed call alone is counted anew. A call that the kernel lacks, or that fails, reaches nothing, and its
     ``failure`` says why. Raises HostError, GuestError, and EvidenceError for a guest that fails the checks.
     """
-    calls = [call for call in call_table().values() if not call.modules]
-    return _counted_in(context, kernel, _artifacts(context, kernel, machine), calls)
+    return _counted_in(context, kernel, _artifacts(context, kernel, machine, part.modules), part.calls)
 
 
-def counted_table_with_modules(context: BuildContext, kernel: Kernel, machine: MachineSpec) -> CountedTable:
-    """The same of the calls that need modules which the kernel has, in guests that load them all; raises the same."""
-    needing = [call for call in call_table().values() if call.modules]
-    calls = [call for call in needing if missing_module_reason(kernel, call.modules) is None]
-    if not calls:
-        return CountedTable(calls={})
-    modules = tuple(dict.fromkeys(module for call in calls for module in call.modules))
-    return _counted_in(context, kernel, _artifacts(context, kernel, machine, modules), calls)
+def counted_table(context: BuildContext, kernel: Kernel, machine: MachineSpec) -> CountedTable:
+    """The same of all parts; raises the same."""
+    parts = [counted_part(context, kernel, machine, part) for part in table_parts(kernel)]
+    return CountedTable(calls={name: call for part in parts for name, call in part.calls.items()})
 
 
 def _counted_in(

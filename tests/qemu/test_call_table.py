@@ -16,7 +16,7 @@ from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import CALL_PREFIX
 from orchestrator.cost.call_table import TableCall, call_table
-from orchestrator.cost.counted_table import counted_table, counted_table_with_modules, made_by
+from orchestrator.cost.counted_table import counted_table, made_by
 from orchestrator.experiment.guest_spec import MachineSpec
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.run.boot import ReadyGuest
@@ -119,11 +119,10 @@ def test_each_call_of_the_table_has_a_number(workshop: BuildContext, tmp_path: P
     built = ready_kernel(workshop, kernel_spec(kernel))
     arch = built.spec.arch
     machine = MachineSpec(cpu=CPUS[arch])
-    tables = counted_table(workshop, built, machine), counted_table_with_modules(workshop, built, machine)
-    counted = {name: call for table in tables for name, call in table.calls.items()}
-    reached = {name: made for table in tables for name, made in table.functions_of_one_process.calls.items()}
-    lacking = {name for name, call in counted.items() if call.failure}
-    assert not lacking or built.config.get("CONFIG_NET") != "y", counted
+    table = counted_table(workshop, built, machine)
+    reached = table.functions_of_one_process.calls
+    lacking = {name for name, call in table.calls.items() if call.failure}
+    assert not lacking or built.config.get("CONFIG_NET") != "y", table.calls
 
     def table_of(call: TableCall) -> Mapping[str, object]:
         events = dict.fromkeys((CALL_PREFIX[arch] + event for event in call.events), 1)  # of one with a child
@@ -134,7 +133,7 @@ def test_each_call_of_the_table_has_a_number(workshop: BuildContext, tmp_path: P
         modules = {"kernel_modules": call.modules} if call.modules else {}
         return {"points": [function], "benchmark": benchmark, **modules}
 
-    calls = {name: table_of(call_table()[name]) for name in counted if name not in lacking}
+    calls = {name: table_of(call_table()[name]) for name in table.calls if name not in lacking}
     cells = measured(tmp_path, kernel, calls, ["none", "kprobe"])
     assert len(cells) == 2 * len(calls)
     for name, cell in sorted(cells.items()):

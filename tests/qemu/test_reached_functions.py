@@ -13,7 +13,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cost.call_table import call_table
-from orchestrator.cost.counted_table import counted_table, counted_table_with_modules
+from orchestrator.cost.counted_table import counted_part, counted_table, table_parts
 from orchestrator.experiment.guest_spec import MachineSpec
 from orchestrator.results.contract import RunRecord
 
@@ -54,10 +54,11 @@ def test_the_found_calls_hit_a_probe_as_often_as_was_counted(
     workshop: BuildContext, tmp_path: Path, kernel: str
 ) -> None:
     built, machine = ready_kernel(workshop, kernel_spec(kernel)), MachineSpec(cpu=CPU)
-    table, of_modules = counted_table(workshop, built, machine), counted_table_with_modules(workshop, built, machine)
-    counted = {**table.calls, **of_modules.calls}
-    assert {name: call.failure for name, call in counted.items() if call.failure} == {}
-    assert set(counted) == set(call_table())
+    table, last = counted_table(workshop, built, machine), table_parts(built)[-1]
+    assert last.modules
+    of_modules = counted_part(workshop, built, machine, last)
+    assert {name: call.failure for name, call in table.calls.items() if call.failure} == {}
+    assert set(table.calls) == set(call_table())
     in_modules = {name: of_modules.functions_of_one_process.call(name) for name in IN_MODULES}
     assert {name: None if call is None else (call.name, call.hits) for name, call in in_modules.items()} == IN_MODULES
     reached = table.functions_of_one_process

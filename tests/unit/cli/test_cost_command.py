@@ -30,7 +30,7 @@ TABLE = CountedTable(
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A lab of its own, a kernel that is not built, and what calls are known to enter on it."""
     monkeypatch.setattr("orchestrator.cost.request.ready_kernel", lambda _, spec: a_kernel(spec.name))
-    monkeypatch.setattr("orchestrator.cost.call_finder.counted_table", lambda *_: TABLE)
+    monkeypatch.setattr("orchestrator.cost.call_finder.counted_part", lambda *_: TABLE)
     for name in ("lab", "cache"):
         monkeypatch.setenv(f"ORCHESTRATOR_{name.upper()}", str(tmp_path / name))
     (tmp_path / "here").mkdir()

@@ -15,6 +15,7 @@ from host_toolchain import a_kernel
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.cost.call_finder import CallFinder, NamedCalls
+from orchestrator.cost.call_table import call_table
 from orchestrator.cost.cost_experiment import allowed, budget_of_hit, experiment_content, experiment_text, planned_lines
 from orchestrator.cost.cost_machine import DEFAULT_CPU, DEFAULT_KERNEL, cost_kernel
 from orchestrator.cost.counted_table import CountedCall, CountedTable
@@ -43,9 +44,29 @@ ONE = "bpftrace: kprobe:vfs_read { @ = count(); }"
 
 def finder(folder: Path, kernel: str = DEFAULT_KERNEL, **given: Any) -> CallFinder:
     context = BuildContext(Cache(folder / "cache"), offline=True)
-    call_finder = CallFinder(context, a_kernel(kernel), DEFAULT_CPU, NamedCalls(**given))
-    vars(call_finder)["_table"] = TABLE  # no guest is asked
-    return call_finder
+    nothing = [CountedTable(calls={})] * len(call_table())
+    counted = [TABLE, *nothing]  # no guest is asked
+    return CallFinder(context, a_kernel(kernel), DEFAULT_CPU, NamedCalls(**given), counted)
+
+
+def test_parts_of_the_table_are_counted_until_a_call_has_a_single_hit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = [TABLE, CountedTable(calls={"bind": CountedCall(functions={"only_by_rename": 1})})]
+    asked: list[int] = []
+
+    def count(*_: object) -> CountedTable:
+        asked.append(len(asked))
+        return counted[min(len(asked), len(counted)) - 1]
+
+    monkeypatch.setattr("orchestrator.cost.call_finder.counted_part", count)
+    calls = CallFinder(BuildContext(Cache(tmp_path), offline=True), a_kernel(DEFAULT_KERNEL), DEFAULT_CPU, NamedCalls())
+    for function, call, parts in (("read_iter_zero", "read_zero", 1), ("only_by_rename", "bind", 2)):
+        assert calls.line(at(function)).benchmark["file"] == str(call_table()[call].file)
+        assert len(asked) == parts
+    with pytest.raises(UsageError, match="no known call enters it"):
+        calls.line(at("quotactl_block"))
+    assert len(asked) > 2
 
 
 def at(function: str) -> Subject:
