@@ -16,6 +16,7 @@ from pathlib import Path
 import pexpect
 import pytest
 from command_line import PATIENCE, CommandLine, qemus_in
+from ended_terminals import exit_status, kill_on_terminal
 from pseudo_terminals import PSEUDO_TERMINALS
 
 NO_GDB = pytest.mark.skipif(shutil.which("gdb") is None, reason="no gdb: apt install gdb")
@@ -40,7 +41,7 @@ def started(lab: Path, *words: str) -> Iterator[pexpect.spawn[str]]:
     try:
         yield person
     finally:
-        person.close(force=True)
+        kill_on_terminal(person)
 
 
 class Gdb:
@@ -72,13 +73,7 @@ class Gdb:
         return int(match[1], 0)
 
     def end(self) -> None:
-        self._gdb.close(force=True)
-
-
-def status_of(person: pexpect.spawn[str]) -> int | None:
-    person.expect(pexpect.EOF)
-    person.wait()
-    return person.exitstatus
+        kill_on_terminal(self._gdb)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +102,7 @@ def test_gdb_at_an_instruction_of_a_cell_changes_nothing(command: CommandLine) -
         lab.expect_exact("to go back: ")
         lab.expect_exact(f"debug latest:kprobe --instruction {value - 1:g}")
         lab.expect_exact(f"{value:g} instructions per call")
-        assert status_of(lab) == 0
+        assert exit_status(lab) == 0
         gdb.end()
     assert qemus_in(command.lab) == []
 
@@ -119,7 +114,7 @@ class TestPlaces:
             gdb = Gdb(lab)
             pair = gdb.number("$pc"), gdb("info symbol $pc")
             gdb("detach")
-            assert status_of(lab) == 0
+            assert exit_status(lab) == 0
             gdb.end()
         return pair
 
@@ -140,7 +135,7 @@ class TestPlaces:
         with started(command.lab, "debug", "latest:kprobe") as lab:
             lab.expect(COMMAND)
             lab.kill(signal.SIGINT)
-            assert status_of(lab) == 130
+            assert exit_status(lab) == 130
         assert command.qemus_after() == []
 
 
@@ -155,7 +150,7 @@ class TestCommands:
             assert re.search(rf"Breakpoint 1, .*\b{entry} \(", gdb("continue"))
             gdb.end()  # without a word, and the guest goes on
             lab.expect("i686|x86_64")
-            assert status_of(lab) == 0
+            assert exit_status(lab) == 0
 
     def test_the_shell_waits_for_gdb(self, tmp_path: Path) -> None:
         with started(tmp_path, "shell", "--gdb", "--core", str(tmp_path / "core")) as lab:
@@ -163,7 +158,7 @@ class TestCommands:
             gdb("detach")
             lab.expect_exact("# ")
             lab.sendline("exit")
-            assert status_of(lab) == 0
+            assert exit_status(lab) == 0
             gdb.end()
         assert (tmp_path / "core").stat().st_mode & 0o777 == 0o600
 
@@ -179,5 +174,5 @@ class TestCommands:
         assert "__ia32_sys_newuname" in gdb("continue")
         gdb("detach")
         person.expect_exact("1 passed")
-        assert status_of(person) == 0
+        assert exit_status(person) == 0
         gdb.end()

@@ -14,6 +14,7 @@ import pexpect
 import pytest
 from command_line import CommandLine, qemus_in
 from elsewhere import ELSEWHERE
+from ended_terminals import exit_status
 from pseudo_terminals import PSEUDO_TERMINALS
 
 from orchestrator.artifacts.saved_guests import keep_guest, kept_guest
@@ -152,10 +153,8 @@ def test_a_failed_tests_guest_is_kept_and_a_shell_goes_on_with_it(
     person.expect_exact("what it left")
     person.sendline("exit")
     person.expect_exact("the guest has ended")
-    person.expect(pexpect.EOF)
-    person.close()
-    assert person.exitstatus == 0
+    assert exit_status(person) == 0
     assert qemus_in(pytester.path) == []
     wrong = pexpect.spawn(sys.executable, ["-P", "-c", program, "shell", "--saved", state, "--smp", "2"], timeout=600)
     wrong.expect_exact("--saved restores the machine as it was saved")
-    wrong.close()
+    assert exit_status(wrong) == 2

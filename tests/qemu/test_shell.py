@@ -14,6 +14,7 @@ from pathlib import Path
 import pexpect
 import pytest
 from command_line import CommandLine, qemus_in
+from ended_terminals import exit_status, kill_on_terminal
 from pseudo_terminals import PSEUDO_TERMINALS
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up"), PSEUDO_TERMINALS]
@@ -41,15 +42,13 @@ def shell(lab: Path, *options: str) -> Iterator[pexpect.spawn[str]]:
     try:
         yield person
     finally:
-        person.close(force=True)
+        kill_on_terminal(person)
 
 
 def ends(person: pexpect.spawn[str], words: str, status: int) -> None:
     """The command says this, and then ends with the status."""
     person.expect_exact(words)
-    person.expect(pexpect.EOF)
-    person.wait()
-    assert person.exitstatus == status
+    assert exit_status(person) == status
 
 
 def qemu_of(person: pexpect.spawn[str]) -> int:
