@@ -138,10 +138,10 @@ class CallFinder:
         return self._fewest(lambda table: self._functions(table, subject).call(function))
 
     def _fewest(self, find: Callable[[CountedTable], FoundCall | None]) -> FoundCall | None:
-        """The first call of the table with the fewest hits; calls that need modules only where no others have any.
+        """The first call of the table with the lowest rank; calls that need modules only where no others have a hit.
 
-        Parts of the table behind one with a call that has a single hit are not counted. Raises UsageError where each
-        call has several of a pattern.
+        Parts of the table behind one with a single hit, and no other process, are not counted. Raises UsageError where
+        each call has several of a pattern.
         """
         fewest: FoundCall | None = None
         several: UsageError | None = None
@@ -153,9 +153,9 @@ class CallFinder:
             except UsageError as error:
                 several = several or error
                 continue
-            if call is not None and (fewest is None or call.hits < fewest.hits):
+            if call is not None and (fewest is None or call.rank < fewest.rank):
                 fewest = call
-            if fewest is not None and fewest.hits == 1:
+            if fewest is not None and fewest.rank == (1, False):
                 break
         if fewest is None and several is not None:
             raise several

@@ -52,7 +52,9 @@ def finder(folder: Path, kernel: str = DEFAULT_KERNEL, **given: Any) -> CallFind
 def test_parts_of_the_table_are_counted_until_a_call_has_a_single_hit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counted = [TABLE, CountedTable(calls={"bind": CountedCall(functions={"only_by_rename": 1})})]
+    with_child = CountedCall(functions={"switches": 2})
+    second = {"bind": CountedCall(functions={"only_by_rename": 1}), "fork": with_child, "switch": with_child}
+    counted = [TABLE, CountedTable(calls=second)]
     asked: list[int] = []
 
     def count(*_: object) -> CountedTable:
@@ -67,6 +69,7 @@ def test_parts_of_the_table_are_counted_until_a_call_has_a_single_hit(
     with pytest.raises(UsageError, match="no known call enters it"):
         calls.line(at("quotactl_block"))
     assert len(asked) > 2
+    assert calls.line(at("switches")).benchmark["file"] == str(call_table()["switch"].file)
 
 
 def at(function: str) -> Subject:
