@@ -291,8 +291,8 @@ class CallFinder:
 
     def _nearest(self, name: str, names: Callable[[CountedTable], ReachedNames]) -> Sequence[str]:
         """Names like this one that calls reach, of the parts of the table that were counted."""
-        reached = (names(table).calls for table in self._counted)
-        return ReachedNames({call: those for part in reached for call, those in part.items()}).nearest(name)
+        parts = (names(table).calls for table in self._counted)
+        return ReachedNames({call: reached for part in parts for call, reached in part.items()}).nearest(name)
 
     def _wrapper(self, system_call: str) -> str:
         return CALL_PREFIX[self.kernel.spec.arch] + system_call

@@ -135,8 +135,8 @@ def _counted_in(
         counts = {**known, **fresh}
         (folder / _FILE).write_text(CountedTable(calls={name: counts[name] for name in table}).model_dump_json())
 
-    found = context.cache.obtain(_KIND, {**common, "table": table}, _title(artifacts), count)
-    return CountedTable.stored_in(found.path / _FILE)
+    artifact = context.cache.obtain(_KIND, {**common, "table": table}, _title(artifacts), count)
+    return CountedTable.stored_in(artifact.path / _FILE)
 
 
 def hit_tracepoints(

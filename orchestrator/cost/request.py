@@ -68,7 +68,6 @@ class CostRequest:
     function: str | None = None
     state: ProgramState = field(default_factory=ProgramState)
 
-    @property
     def sources(self) -> Sequence[str]:
         """The subjects, those of BPF with ``cflags`` and ``state`` as parameters. Raises ConfigError."""
         flags = CompilerFlags.of(self.cflags, _FLAGS)
@@ -89,7 +88,7 @@ class CostRequest:
         if self.state.is_given and not any(map(_has_programs, self.subjects)):
             what = "no subject is a file of BPF programs (NAME.bpf.c, NAME.o), in which this is set"
             raise UsageError(what, where="--" + next(iter(self.state.parameters)).replace("_", "-"))
-        assert self.sources
+        self.sources()
         if self.function is not None and (self.calls.workload is None or self.calls.point is not None):
             hint = "name the calls, and no point: --workload FILE.c"
             raise UsageError("is one of a module that calls of yours enter", where="--function", hint=hint)
@@ -108,7 +107,7 @@ class CostRequest:
         for name in kernels:
             finder = CallFinder(context, ready_kernel(context, cost_kernel(name)), self.cpu, self.calls)
             if not known:  # a source is compiled for the first kernel, to see where its programs are
-                named = (subject for text in self.sources for subject in subjects(context, finder.kernel, text))
+                named = (subject for text in self.sources() for subject in subjects(context, finder.kernel, text))
                 known = list({subject.row: subject for subject in named}.values())
             for subject in known:
                 try:

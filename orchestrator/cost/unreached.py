@@ -22,7 +22,7 @@ class UnreachedSubject(UsageError):
         self.kernel = kernel.argument
 
 
-class Requirement(CatalogEntry):
+class PlaceNeeds(CatalogEntry):
     """What it ``takes`` to reach functions and tracepoints, which are patterns of names; see ``unreached.yaml``."""
 
     name: str
@@ -32,21 +32,21 @@ class Requirement(CatalogEntry):
 
 
 @lru_cache(maxsize=1)
-def requirements() -> Mapping[str, Requirement]:
-    """The requirements by name, in the order in which they are looked through."""
-    return named(Requirement, read("unreached.yaml"))
+def place_needs() -> Mapping[str, PlaceNeeds]:
+    """What places need, by name, in the order in which they are looked through."""
+    return named(PlaceNeeds, read("unreached.yaml"))
 
 
 def without_function(function: str, why: str) -> str:
     """``why`` no call enters a function, with what it would take where that is known."""
-    return _with(why, next((need for need in requirements().values() if matches_any(function, need.functions)), None))
+    return _with(why, next((need for need in place_needs().values() if matches_any(function, need.functions)), None))
 
 
 def without_tracepoint(event: str, why: str) -> str:
     """``why`` no call hits an event, ``SYSTEM:NAME`` or ``NAME``, with what it would take where that is known."""
     name = event.rpartition(":")[2]
-    return _with(why, next((need for need in requirements().values() if matches_any(name, need.tracepoints)), None))
+    return _with(why, next((need for need in place_needs().values() if matches_any(name, need.tracepoints)), None))
 
 
-def _with(why: str, requirement: Requirement | None) -> str:
-    return why if requirement is None else f"{why}; it takes {requirement.takes}"
+def _with(why: str, needs: PlaceNeeds | None) -> str:
+    return why if needs is None else f"{why}; it takes {needs.takes}"

@@ -90,7 +90,7 @@ class _AtCommit:
     revision: Revision
 
     def measured(self) -> MeasuredAtCommit:
-        named = [SubjectAtCommit.of(name, self.tree) for name in self.request.sources]
+        named = [SubjectAtCommit.of(name, self.tree) for name in self.request.sources()]
         there: Sequence[SubjectAtCommit] = [subject for subject in named if subject.is_there]
         lacking = [source for subject in named if not subject.is_there for source in subject.sources.values()]
         before, there = self._lines(there, lacking)

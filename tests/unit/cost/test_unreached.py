@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.cost.unreached import requirements, without_function, without_tracepoint
+from orchestrator.cost.unreached import place_needs, without_function, without_tracepoint
 
 
 @pytest.mark.parametrize(
@@ -39,5 +39,5 @@ def test_nothing_is_said_of_a_name_that_the_table_does_not_have() -> None:
 def test_a_name_of_the_table_has_one_requirement() -> None:
     """Another entry with the same pattern would never be reached."""
     for patterns in ("functions", "tracepoints"):
-        written = [pattern for need in requirements().values() for pattern in getattr(need, patterns)]
+        written = [pattern for need in place_needs().values() for pattern in getattr(need, patterns)]
         assert [pattern for pattern in written if written.count(pattern) > 1] == []
