@@ -53,29 +53,28 @@ static inline struct sockaddr_in6 loopback6_address(void)
 	return (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_addr.s6_addr[15] = 1};
 }
 
-// A socket at a port of its own, and its address.
-static inline long socket_on_loopback(int type, struct sockaddr_in *address)
+// A socket at an address of the loopback device, which gets its port.
+static inline long bound_socket(int family, int type, void *address, unsigned int size)
 {
-	unsigned int size = sizeof(*address);
-	long fd = sys3(SYS_socket, AF_INET, type, 0);
+	long fd = sys3(SYS_socket, family, type, 0);
 
 	set_up_loopback();
-	*address = loopback_address();
-	sys3(SYS_bind, fd, address, sizeof(*address));
+	sys3(SYS_bind, fd, address, size);
 	sys3(SYS_getsockname, fd, address, &size);
 	return fd;
 }
 
+// A socket at a port of its own, and its address.
+static inline long socket_on_loopback(int type, struct sockaddr_in *address)
+{
+	*address = loopback_address();
+	return bound_socket(AF_INET, type, address, sizeof(*address));
+}
+
 static inline long socket_on_loopback6(int type, struct sockaddr_in6 *address)
 {
-	unsigned int size = sizeof(*address);
-	long fd = sys3(SYS_socket, AF_INET6, type, 0);
-
-	set_up_loopback();
 	*address = loopback6_address();
-	sys3(SYS_bind, fd, address, sizeof(*address));
-	sys3(SYS_getsockname, fd, address, &size);
-	return fd;
+	return bound_socket(AF_INET6, type, address, sizeof(*address));
 }
 
 static inline long listen_on_loopback(struct sockaddr_in *address)
