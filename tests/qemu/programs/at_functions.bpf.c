@@ -1,21 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // At functions and system calls that tools attach to, of sockets, processes and the system: calls of the table make them,
 // which no guest is asked for.
-#include "vmlinux.h"
-
-#include <bpf/bpf_helpers.h>
-
-char LICENSE[] SEC("license") = "GPL";
-
-__u64 hits;
-
-#define AT(name, section)                        \
-	SEC(section)                             \
-	int name(void *context)                  \
-	{                                        \
-		__sync_fetch_and_add(&hits, 1);  \
-		return 0;                        \
-	}
+#include "counting_at.h"
 
 AT(on_bind, "kprobe/inet_bind")
 AT(on_listen, "kprobe/inet_listen")
