@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from orchestrator.benchmarks.calls.call_programs import is_of_failed_calls
+from orchestrator.benchmarks.calls.program_failures import is_of_failed_calls
 from orchestrator.benchmarks.registry import reports
 from orchestrator.catalog.data import did_you_mean
 from orchestrator.catalog.probes import BASELINE

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.benchmarks.calls.call_programs import put_program
+from orchestrator.benchmarks.calls.copied_programs import put_program
 from orchestrator.guest.guest import Guest
 
 _START = "cp $(readlink -f /bin/sleep) /tmp/sleep; { /tmp/sleep 999 & sleep 999 & } >/dev/null 2>&1; echo $!"

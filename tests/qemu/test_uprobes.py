@@ -16,7 +16,8 @@ from orchestrator.arch import INT3
 from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool, compiled_workload
 from orchestrator.artifacts.program_code import find_in_program
-from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS, OWN_PROGRAM, Calls, user_function
+from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS, Calls, user_function
+from orchestrator.benchmarks.calls.copied_programs import OWN_PROGRAM
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import Handler, probes
 from orchestrator.errors import EvidenceError, NotEntered

@@ -1,37 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The programs in the guest that make calls: how large their batches are, and how their output becomes samples.
+"""The programs in the guest that make calls: which samples they make, and how large their batches are.
 
-``images/guest/bench.c`` runs batches of calls and discards those that an interrupt fell into. This module sizes the
-batches, and checks and parses the output.
+``images/guest/bench.c`` runs batches of calls and discards those that an interrupt fell into.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 
-from orchestrator.arch import Arch
 from orchestrator.artifacts.compiler import LIBRARIES
 from orchestrator.artifacts.program_code import SharedLibrary
 from orchestrator.benchmarks.calls.benchmarks import Buffer
-from orchestrator.benchmarks.calls.call_results import (
-    NUMBER,
-    SUCCESS,
-    WORD,
-    CallOutcome,
-    Expected,
-    check_expected,
-    is_unexpected,
-    named,
-    parse_results,
-)
-from orchestrator.benchmarks.calls.samples import Measurement, repeating, together
-from orchestrator.catalog.system_calls import system_calls
-from orchestrator.errors import EvidenceError, UnsupportedError
+from orchestrator.benchmarks.calls.call_results import Expected, check_expected
+from orchestrator.benchmarks.calls.copied_programs import OWN_PROGRAM, put_program
+from orchestrator.benchmarks.calls.program_failures import DisturbedError, checked_output, used_up
+from orchestrator.benchmarks.calls.program_output import parse, parse_called, parse_live, parse_turns, parse_watched
+from orchestrator.benchmarks.calls.samples import Measurement, together
+from orchestrator.benchmarks.calls.sampling import SOUNDING, WARM_UP_CALLS, WARMING_CALLS, Sampling
+from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Called, CallResults
 from orchestrator.profile.counted.turns import TurnsBatch
@@ -44,28 +33,12 @@ MOST_HITS = 3000
 """Most hits of a counting pass: a ring has room for 4096, and other processes may hit the same point."""
 
 _PROGRAM = "callbench"
-OWN_PROGRAM = "/tmp/workload"  # noqa: S108 - in the guest
-_END_PROGRAM = """
-ls -l /proc/[0-9]*/exe 2>/dev/null | while read -r line; do
-    link=${line#* /proc/}
-    case ${link#* -> } in "$1"*) kill -KILL "${link%%/*}" ;; esac
-done 2>/dev/null
-rm -f "$1"
-"""
-"""One ``ls``: a program for each process of an image's guest would take a third of a second."""
 _MARKED_CALLS = 500
 _MARKED_SAMPLES = 2
 """Samples of a profile, which must execute the same instructions."""
-_WARMING_CALLS = 3
-"""Calls directly before each batch of those samples. With LRU, whether a line is still in a cache depends on what was
-accessed since its last use: one call makes that equal for level 1, two for level 2, three for a call that alternates
-between two paths."""
-_WARM_UP_CALLS = 100
-"""Calls of a process before its timed ones, as in ``bench.h``."""
 _MOST_ALONE = 100_000
 """Most calls of the process that finds the first one that fails, which takes seconds. A cell may time 100 million."""
 _WATCHED_CALLS = 100
-_USES_UP = "the call uses a resource up"
 _MOST_DIFFERENT = 4
 """Samples from an empty buffer that may differ from the others: events of a discarded batch, or of another process,
 change the cost of the calls after them."""
@@ -84,69 +57,11 @@ _SINGLE_TOLL = 30
 """Instructions that the timing of each call takes besides the call, about."""
 MOST_TURNS = 50
 """Most calls that each CPU makes in turns: those of eight CPUs, of 5000 instructions each, fit between two ticks."""
-_FEWER_TURNS = 5
-"""The first batch has a fifth of a sample's calls (``turns.c``): less it, the others are without their fixed cost."""
 _SHARE_OF_A_TICK = 0.6
 """Largest fraction of a tick's period that a batch fills; it begins shortly after a tick."""
 
-_FUNCTION = "function"
-_ENTRY = re.compile(rf"entry (int80|sysenter|syscall|{_FUNCTION})")
-_TIMED = re.compile(rf"{_ENTRY.pattern}(?: number={NUMBER})?")
-_EMPTY = re.compile(rf"empty tsc={NUMBER} ns={NUMBER}")
-_SAMPLE = re.compile(rf"sample {NUMBER} calls={NUMBER} batches={NUMBER} tsc={NUMBER} ns={NUMBER} disturbed={NUMBER}")
-_COSTS = re.compile(r"costs(?: \d{1,10}\*\d{1,5})+")
-_TURNS = re.compile(rf"turns calls={NUMBER} tsc={NUMBER} disturbed={NUMBER}")
-_CALLED = re.compile(
-    rf"called calls={NUMBER} pid={NUMBER} result=({WORD})(?: number={NUMBER} arguments=({WORD}(?:,{WORD}){{5}}))?"
-)
-_LIVE = re.compile(r"^live ((?:[0-9a-f]{2}){16})\n\Z", re.MULTILINE)
-_WATCHED = re.compile(rf"watched bits=(32|64) calls={NUMBER} kinds=(\d{{1,2}}) signal=(\d{{1,3}})")
-_WATCHED_CALL = re.compile(rf"call {NUMBER} (results watched .+)")
-
 Argument = int | str | Buffer
 """A system call's argument: a number, a text to point to, or a buffer to point to."""
-
-
-class DisturbedError(EvidenceError):
-    """An interrupt, a page fault or another task disturbed each of two hundred batches."""
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """What one process does: samples, with ``warming`` calls before each batch, then ``untimed`` calls one by one."""
-
-    calls: int
-    batch: int
-    repeats: int
-    untimed: int = 0
-    is_marked: bool = False
-    warming: int = 0
-    is_single: bool = False
-
-    @property
-    def options(self) -> Sequence[str]:
-        """The options of ``bench.c``."""
-        numbers = {"-n": self.calls, "-b": self.batch, "-r": self.repeats, "-u": self.untimed}
-        numbers |= {"-m": 1} if self.is_marked else {}
-        numbers |= {"-w": self.warming} if self.warming else {}
-        numbers |= {"-k": 1} if self.is_single else {}
-        return [word for option, value in numbers.items() for word in (option, str(value))]
-
-    def warmed(self) -> Sampling:
-        """The same with warming calls, at most a quarter of a batch, which fills six tenths of a tick."""
-        return replace(self, warming=min(_WARMING_CALLS, self.batch // 4))
-
-
-_SOUNDING = Sampling(calls=50, batch=1, repeats=1)
-"""Finds how large a batch may be."""
-
-
-def calls_before_timed(argv: Sequence[str]) -> int | None:
-    """Calls that a program with these arguments makes before its timed ones; None if it makes no samples of a cell."""
-    given, sounding = dict(pairwise(argv)), [*_SOUNDING.options]
-    if "-b" not in given or [*argv[-len(sounding) :]] == sounding:
-        return None
-    return _WARM_UP_CALLS + int(given.get("-w", "0"))
 
 
 @dataclass(frozen=True)
@@ -204,7 +119,7 @@ class Calls:
         On the exact clock samples are equal, unless single calls cost different numbers of instructions: then they
         scatter. Raises EvidenceError where samples differ, or depend on the size of the batches, and calls do not.
         """
-        sounding = self._samples(guest, _SOUNDING, time_limit)
+        sounding = self._samples(guest, SOUNDING, time_limit)
         batch = _between_ticks(ticks_per_second, max(1.0, sounding.samples[0]))
         if batch < 1:
             raise EvidenceError(f"one call takes {sounding.samples[0]:g} instructions: more than fit between two ticks")
@@ -321,7 +236,7 @@ class Calls:
             period = measured.cycle.total()
             calls = max(1, calls // period) * period
         # At most a quarter of a batch, which fills six tenths of the time between two timer ticks.
-        warming = measured.warming or min(_WARMING_CALLS, measured.batch // 4)
+        warming = measured.warming or min(WARMING_CALLS, measured.batch // 4)
         # Samples that scatter do not execute the same instructions.
         samples = 1 if measured.varies else _MARKED_SAMPLES
         sampling = Sampling(calls, min(calls, measured.batch), samples, is_marked=True, warming=warming)
@@ -348,28 +263,21 @@ class Calls:
         calls = min(self.calls, MOST_TURNS)
         options = {"-j": cpus, "-n": calls, "-r": repeats}
         words = [word for option, value in options.items() for word in (option, str(value))]
-        first, *rest = _checked(guest, [*self.argv, *words], time_limit).splitlines() or [""]
-        entry, matches = _TIMED.fullmatch(first), [match for line in rest if (match := _TURNS.fullmatch(line))]
-        batches = [TurnsBatch(*map(int, match.groups())) for match in matches]
-        if (
-            entry is None
-            or [batche.calls for batche in batches] != [calls // _FEWER_TURNS, *[calls] * repeats]
-            or len(matches) != len(rest)
-        ):
-            raise _unexpected([first, *rest])
-        self._check_number(int(entry[2]) if entry[2] else None)
-        return entry[1], batches
+        output = checked_output(guest, [*self.argv, *words], time_limit)
+        entry, number, batches = parse_turns(output, calls, repeats)
+        self._check_number(number)
+        return entry, batches
 
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure one sample, in batches that fit between two timer ticks, or smaller ones on a busy host."""
-        sounding = self._undisturbed(guest, _SOUNDING, time_limit)
+        sounding = self._undisturbed(guest, SOUNDING, time_limit)
         batch = _between_ticks(ticks_per_second, max(1.0, sounding.nanoseconds[0]))
         batch = min(max(1, batch), self.calls)
         return self._undisturbed(guest, Sampling(self.calls, batch, 1, self.calls), time_limit)
 
     def measure_singly(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure one sample on the exact clock, each call alone: ``costs`` has what calls that differ take."""
-        sounding = self._undisturbed(guest, _SOUNDING, time_limit)
+        sounding = self._undisturbed(guest, SOUNDING, time_limit)
         each = _SINGLE_TOLL + max(1.0, sounding.samples[0])
         batch = _between_ticks(ticks_per_second, each)
         calls = self.single
@@ -410,7 +318,7 @@ class Calls:
         """
         if self.number is not None:
             return {}
-        output = _checked(guest, [*self.argv, "-o", str(calls)], time_limit)
+        output = checked_output(guest, [*self.argv, "-o", str(calls)], time_limit)
         seen = parse_watched(output, calls)
         if self.expected is not None and not seen:
             raise EvidenceError(f"expected {self.expected} of each system call, and workload() makes none")
@@ -443,9 +351,9 @@ class Calls:
             return measured
         if outcome.uses_up:
             # A new process makes as many calls one by one, to find the first that fails.
-            again = min(_WARM_UP_CALLS + sampling.calls * sampling.repeats, _MOST_ALONE)
-            called = parse_called(_checked(guest, [*self.argv, "-c", str(again)], time_limit), again)
-            raise _used_up(outcome, called.results or outcome.results)
+            again = min(WARM_UP_CALLS + sampling.calls * sampling.repeats, _MOST_ALONE)
+            called = parse_called(checked_output(guest, [*self.argv, "-c", str(again)], time_limit), again)
+            raise used_up(outcome, called.results or outcome.results)
         check_expected(self.expected, outcome.timed, "timed")
         check_expected(self.expected, outcome.untimed, "untimed")
         return measured
@@ -453,12 +361,8 @@ class Calls:
     def _output(self, guest: Guest, options: Sequence[str], time_limit: float) -> tuple[str, bytes | None]:
         """What the program says, and the bytes at ``live_at``."""
         if self.live_at is None:
-            return _checked(guest, [*self.argv, *options], time_limit), None
-        output = _checked(guest, [*self.argv, *options, "-l", self.live_at], time_limit)
-        live = _LIVE.search(output)
-        if live is None:
-            raise _unexpected(output.splitlines())
-        return output[: live.start()], bytes.fromhex(live[1])
+            return checked_output(guest, [*self.argv, *options], time_limit), None
+        return parse_live(checked_output(guest, [*self.argv, *options, "-l", self.live_at], time_limit))
 
     def _check_number(self, number: int | None) -> None:
         """Raise EvidenceError for another system call: a baseline has no hits that would prove which one it made."""
@@ -496,229 +400,3 @@ def system_call(
 def user_function(program: Path, *, calls: int, hits: int = 1, libraries: Sequence[SharedLibrary] = ()) -> Calls:
     """Calls of ``workload()`` in a program compiled from a user's C file, and linked with shared ``libraries``."""
     return Calls([OWN_PROGRAM], calls, hits, program, libraries=libraries)
-
-
-def _used_up(outcome: CallOutcome, alone: CallResults) -> EvidenceError:
-    results = alone if alone.stopped_succeeding else outcome.results
-    succeeded = [named(value) for value, _ in results.values if value >= 0]
-    change = f"from {succeeded[0] if len(succeeded) == 1 else SUCCESS} to {named(results.last)}"
-    undo = "undo what each call does, in a workload() of your own"
-    if not alone.stopped_succeeding:
-        return EvidenceError(f"the call's result changed {change} while calls were timed: {_USES_UP}", hint=undo)
-    calls = alone.before_failure
-    room = calls - _WARM_UP_CALLS
-    return EvidenceError(
-        f"the call's result changed {change} after {calls} calls of one process: {_USES_UP}",
-        hint=f"{undo}; or make fewer calls: a process has {room} timed ones before the change" if room > 0 else undo,
-    )
-
-
-def put_program(guest: Guest, file: Path, program: str) -> None:
-    """Copy a user's program into the guest, and kill processes of an earlier one, which would hit the probe."""
-    guest.succeed(["sh", "-c", _END_PROGRAM, "sh", program])
-    guest.put(file, program)
-    guest.succeed(["chmod", "755", program])
-
-
-def parse_called(output: str, calls: int) -> Called:
-    """Parse the program's output after untimed calls; raises EvidenceError for unexpected output."""
-    lines = output.splitlines()
-    entry = _ENTRY.fullmatch(lines[0]) if lines else None
-    called = _CALLED.fullmatch(lines[1]) if len(lines) > 1 else None
-    if entry is None or called is None or int(called[1]) != calls:
-        raise _unexpected(lines)
-    results = _results(lines, 2, ("untimed",), entry[1])
-    if [result.observed for result in results] != [calls] * len(results):
-        raise _unexpected(lines)
-    return Called(
-        entry=entry[1],
-        calls=calls,
-        pids=frozenset({int(called[2])}),
-        number=int(called[4]) if called[4] else None,
-        arguments=tuple(int(word, 16) for word in called[5].split(",")) if called[5] else (),
-        result=int(called[3], 16) if called[4] else None,
-        results=results[0] if results else None,
-    )
-
-
-def _results(lines: Sequence[str], first: int, names: Sequence[str], entry: str) -> Sequence[CallResults]:
-    expected = () if entry == _FUNCTION else names
-    if len(lines) != first + len(expected):
-        raise _unexpected(lines)
-    return [parse_results(line, name, entry) for line, name in zip(lines[first:], expected, strict=True)]
-
-
-def parse_watched(output: str, calls: int) -> Mapping[str, CallResults]:
-    """What the system calls of a workload returned; raises EvidenceError where not all of them were seen."""
-    lines = output.splitlines()
-    head = _WATCHED.fullmatch(lines[0]) if lines else None
-    matches = [match for line in lines[1:] if (match := _WATCHED_CALL.fullmatch(line))]
-    if head is None or len(matches) != len(lines) - 1 or len(matches) > int(head[3]):
-        raise _unexpected(lines)
-    completed, kinds, signal = (int(group) for group in head.groups()[1:])
-    if completed < calls or signal:
-        end = f"signal {signal} ended its process" if signal else "its process ended, or it makes too many system calls"
-        raise EvidenceError(f"of {calls} calls of workload(), {completed} were seen to their end: {end}")
-    if kinds > len(matches):
-        raise EvidenceError(
-            f"workload() makes more than {len(matches)} different system calls, and only those were seen"
-        )
-    arch: Arch = "x86_64" if head[1] == "64" else "i386"
-    entry = "syscall" if arch == "x86_64" else "int80"
-    names = {call.number(arch, entry): name for name, call in system_calls().items()}
-    return {
-        names.get(int(match[1]), f"system call {match[1]}"): parse_results(match[2], "watched", entry)
-        for match in matches
-    }
-
-
-def _checked(guest: Guest, argv: list[str], time_limit: float) -> str:
-    result = guest.run(argv, time_limit=time_limit)
-    if result.status == 0:
-        return result.text
-    message = result.stderr.decode("utf-8", errors="replace").strip()[:300]
-    if "no system call entry" in message:
-        raise UnsupportedError(message)
-    # The guest's agent reports a signal as shells do: 128 plus its number.
-    signal = result.status - 128
-    end = f"was ended by signal {signal}" if signal > 0 else f"ended with status {result.status}"
-    if "no batch without an interrupt" in message:
-        raise DisturbedError(message)
-    if message.startswith(f"{Path(argv[0]).name}: "):  # of the part that times the calls, not of the calls
-        raise EvidenceError(message)
-    raise EvidenceError(f"{argv[0]} {end}", detail=message.splitlines())
-
-
-_CALLS_ENDED = re.compile(r"/\S+ (?:ended with status \d+|was ended by signal (?!9\b)\d+)")
-"""The kernel ends a program by signal 9 where memory runs out."""
-
-
-def is_of_failed_calls(reason: str) -> bool:
-    """Whether a cell has failed because its calls did: they ended their program, or returned what is not expected."""
-    first = reason.partition("\n")[0]
-    return _CALLS_ENDED.fullmatch(first) is not None or is_unexpected(first)
-
-
-def parse(output: str, sampling: Sampling) -> Measurement:
-    """Turn the program's output into a measurement; raises EvidenceError for incomplete or unexpected output."""
-    calls, repeats = sampling.calls, sampling.repeats
-    lines = output.splitlines()
-    costs = [line for line in lines if _COSTS.fullmatch(line)]
-    lines = [line for line in lines if not _COSTS.fullmatch(line)]
-    entry = _TIMED.fullmatch(lines[0]) if lines else None
-    empty = _EMPTY.fullmatch(lines[1]) if len(lines) > 1 else None
-    matches = [_SAMPLE.fullmatch(line) for line in lines[2 : 2 + repeats]]
-    samples = [tuple(int(group) for group in match.groups()) for match in matches if match]
-    fixed = int(empty[1]) if empty else 0
-    regions = [s[1] if sampling.is_single else s[2] for s in samples]
-    right = [s[0] == number and s[1] == calls and s[2] > 0 and s[3] > s[2] * fixed for number, s in enumerate(samples)]
-    if entry is None or empty is None or len(samples) != len(matches) or len(samples) != repeats or not all(right):
-        raise _unexpected(lines)
-    in_turn: list[int] = []
-    made = calls * repeats if sampling.is_single else 0
-    for cost, _, times in (run.partition("*") for line in costs for run in line.split()[1:]):
-        if len(in_turn) > made:
-            break
-        in_turn += [int(cost) - fixed] * int(times)
-    if len(in_turn) != made:
-        raise _unexpected(costs)
-    batches = sum(s[2] for s in samples)
-    results = _results(lines, 2 + repeats, ("timed", "untimed"), entry[1])
-    if results and [result.observed for result in results] != [1 + batches, sampling.untimed]:
-        raise _unexpected(lines)
-    return Measurement(
-        samples=tuple((s[3] - times * fixed) / calls for s, times in zip(samples, regions, strict=True)),
-        nanoseconds=tuple((ns - batches * int(empty[2])) / calls for _, _, batches, _, ns, _ in samples),
-        entry=entry[1],
-        calls=calls,
-        batches=batches,
-        disturbed=sum(s[5] for s in samples),
-        batch=sampling.batch,
-        empty=fixed,
-        ticks=tuple((batches, tsc) for _, _, batches, tsc, _, _ in samples),
-        costs=Counter(in_turn),
-        cycle=repeating(in_turn, sampling.batch) if repeats == 1 else Counter(),
-        number=int(entry[2]) if entry[2] else None,
-        outcome=CallOutcome(*results) if results else None,
-    )
-
-
-def _unexpected(lines: Sequence[str]) -> EvidenceError:
-    return EvidenceError("the benchmark's output is not what was expected", detail=lines[:10])
-
-
-COUNTED_RUNS = 3
-"""Most runs of a counting pass."""
-_COLD_RUNS = 2
-"""Runs before those that QEMU counts: the first ones read files and grow the kernel's caches."""
-
-PROGRAM = "/tmp/program"  # noqa: S108 - in the guest
-_RUN = re.compile(r"run (\d{1,9}) tsc=(\d{1,18}) ns=(\d{1,18}) pid=(\d{1,9})")
-
-
-@dataclass(frozen=True)
-class WholeProgram:
-    """A program that is run repeatedly; ``hits`` is how often one run enters the probe point.
-
-    ``argv`` names a program of the guest, or ``PROGRAM`` for the user's ``file``. A run is longer than a timer tick's
-    period. Its samples include ticks and scatter a little on the exact clock, too, so they are compared like those of
-    the wall clock. Where ``is_counted``, QEMU counts the instructions of each run.
-    """
-
-    file: Path | None
-    argv: Sequence[str]
-    hits: int
-    is_counted: bool = False
-
-    @property
-    def counted(self) -> int:
-        """Runs of a counting pass, whose events fit into a ring."""
-        return max(1, min(COUNTED_RUNS, MOST_HITS // self.hits))
-
-    def prepare(self, guest: Guest) -> None:
-        if self.file is not None:
-            put_program(guest, self.file, PROGRAM)
-
-    def measure_counted(
-        self, guest: Guest, runs: int, *, caller: str | None, time_limit: float, cold: int = _COLD_RUNS
-    ) -> Measurement:
-        """The clock's ticks of runs that QEMU counts, after ``cold`` ones that it does not."""
-        counted_runs = self._run(guest, cold + runs, caller, time_limit, counted=runs)[cold:]
-        ticks, nanoseconds = (tuple(float(run[at]) for run in counted_runs) for at in (0, 1))
-        return Measurement(ticks, nanoseconds, "program", 1, runs, 0)
-
-    def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
-        _, (tsc, nanoseconds, _) = self._run(guest, 2, None, time_limit)
-        return Measurement((float(tsc),), (float(nanoseconds),), "program", 1, 1, 0)
-
-    def call(self, guest: Guest, calls: int, *, caller: str | None, time_limit: float) -> Called:
-        runs = self._run(guest, calls, caller, time_limit) if calls else []
-        return Called("program", calls, frozenset(pid for _, _, pid in runs))
-
-    def watch(self, guest: Guest, *, time_limit: float) -> Mapping[str, CallResults]:
-        """Nothing: a program's exit status tells whether it succeeded."""
-        return {}
-
-    def _run(
-        self, guest: Guest, runs: int, caller: str | None, time_limit: float, counted: int = 0
-    ) -> list[tuple[int, int, int]]:
-        options = (*(() if caller is None else ("-P", caller)), *(("-m", str(counted)) if counted else ()))
-        result = guest.run(["runbench", *options, str(runs), *self.argv], time_limit=time_limit)
-        if result.status != 0:
-            messages = result.stderr.decode("utf-8", errors="replace").strip().splitlines()[-5:]
-            name = self.argv[-1] if self.file is None else self.file.name
-            raise EvidenceError(f"{name} did not run to its end", detail=messages)
-        return parse_runs(result.text, runs)
-
-
-Workload = Calls | WholeProgram
-
-
-def parse_runs(output: str, runs: int) -> list[tuple[int, int, int]]:
-    """Each run's TSC units, nanoseconds and process; raises EvidenceError for anything but ``runs`` complete lines."""
-    lines = output.splitlines()
-    matches = [_RUN.fullmatch(line) for line in lines]
-    whole = [tuple(int(group) for group in match.groups()) for match in matches if match]
-    if [run[0] for run in whole] != list(range(runs)) or len(whole) != len(lines):
-        raise EvidenceError("the output of the program's runner is not what was expected", detail=lines[:10])
-    return [(tsc, nanoseconds, pid) for _, tsc, nanoseconds, pid in whole]

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from orchestrator.arch import INT3 as INT3_BYTE
-from orchestrator.benchmarks.calls.call_programs import WholeProgram
 from orchestrator.benchmarks.calls.cell_work import (
     CallCounts,
     CellContext,
@@ -20,6 +19,7 @@ from orchestrator.benchmarks.calls.cell_work import (
     without_skips,
 )
 from orchestrator.benchmarks.calls.samples import Figures, run_figures
+from orchestrator.benchmarks.calls.whole_programs import WholeProgram
 from orchestrator.errors import EvidenceError, NotEntered
 from orchestrator.probes.attachment import Attachment, Called
 from orchestrator.probes.evidence import check_traps

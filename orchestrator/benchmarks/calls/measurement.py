@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from orchestrator.benchmarks.calls.call_programs import Calls, DisturbedError
+from orchestrator.benchmarks.calls.call_programs import Calls
 from orchestrator.benchmarks.calls.call_results import difference_note, outcome_parameters, phrase, watched_parameters
 from orchestrator.benchmarks.calls.cell_work import (
     MOST_PASSES,
@@ -25,6 +25,7 @@ from orchestrator.benchmarks.calls.cell_work import (
 from orchestrator.benchmarks.calls.counted_programs import plain_runs, probed_runs
 from orchestrator.benchmarks.calls.counting_pass import check_live, count_hits
 from orchestrator.benchmarks.calls.preparation import CallSetup
+from orchestrator.benchmarks.calls.program_failures import DisturbedError
 from orchestrator.benchmarks.calls.samples import (
     Figures,
     Measurement,

@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from orchestrator.benchmarks.calls.call_programs import Sampling, parse, parse_called, parse_runs, parse_watched
 from orchestrator.benchmarks.calls.call_results import parse_results
+from orchestrator.benchmarks.calls.program_output import parse, parse_called, parse_watched
+from orchestrator.benchmarks.calls.sampling import Sampling
+from orchestrator.benchmarks.calls.whole_programs import parse_runs
 from orchestrator.benchmarks.scaling.outputs import read_driver, read_events, read_load
 from orchestrator.benchmarks.system.work import read_build, read_command, read_flood
 from orchestrator.errors import EvidenceError

@@ -14,7 +14,8 @@ from elftools.elf.elffile import ELFFile
 
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.compiler import guest_programs
-from orchestrator.benchmarks.calls.call_programs import Sampling, parse, parse_called
+from orchestrator.benchmarks.calls.program_output import parse, parse_called
+from orchestrator.benchmarks.calls.sampling import Sampling
 
 ON_X86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="runs the x86_64 program on the host")
 pytestmark = pytest.mark.usefixtures("host_compiles")

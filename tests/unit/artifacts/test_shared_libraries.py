@@ -18,7 +18,7 @@ from orchestrator.artifacts.cache import BuildContext
 from orchestrator.artifacts.compiler import compiled_workload, guest_programs
 from orchestrator.artifacts.images import Image
 from orchestrator.artifacts.program_code import find_in_library, library_of_image, library_path, obtain_library
-from orchestrator.benchmarks.calls.call_programs import parse_called
+from orchestrator.benchmarks.calls.program_output import parse_called
 from orchestrator.catalog.images import image
 from orchestrator.catalog.user_files import find_library
 from orchestrator.errors import BuildError

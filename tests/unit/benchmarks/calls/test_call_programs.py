@@ -26,24 +26,17 @@ from orchestrator import host_packages
 from orchestrator.artifacts.cache import BuildContext, Cache
 from orchestrator.artifacts.compiler import compiled_workload
 from orchestrator.artifacts.module_source import render_own
-from orchestrator.benchmarks.calls import call_programs, header_constants, measurement
+from orchestrator.benchmarks.calls import call_programs, header_constants, measurement, whole_programs
 from orchestrator.benchmarks.calls.benchmarks import Buffer
-from orchestrator.benchmarks.calls.call_programs import (
-    Sampling,
-    WholeProgram,
-    calls_before_timed,
-    parse,
-    parse_called,
-    parse_runs,
-    parse_watched,
-    system_call,
-    user_function,
-)
+from orchestrator.benchmarks.calls.call_programs import system_call, user_function
 from orchestrator.benchmarks.calls.call_results import CallOutcome, always_failing, watched_parameters
 from orchestrator.benchmarks.calls.cell_work import PointObservations
 from orchestrator.benchmarks.calls.header_constants import header_constant
+from orchestrator.benchmarks.calls.program_output import parse, parse_called, parse_watched
 from orchestrator.benchmarks.calls.samples import Measurement
+from orchestrator.benchmarks.calls.sampling import SOUNDING, Sampling, calls_before_timed
 from orchestrator.benchmarks.calls.table import CallsTable
+from orchestrator.benchmarks.calls.whole_programs import WholeProgram, parse_runs
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import BuildError, ConfigError, EvidenceError, HostError, UsageError
 from orchestrator.experiment.experiment import Experiment
@@ -701,7 +694,7 @@ def test_what_an_earlier_program_left_behind_ends_first(
     place = tmp_path / "in_guest"
     shutil.copy("/bin/sleep", place)
     monkeypatch.setattr(call_programs, "OWN_PROGRAM", str(place))
-    monkeypatch.setattr(call_programs, "PROGRAM", str(place))
+    monkeypatch.setattr(whole_programs, "PROGRAM", str(place))
     guest = cast(
         "Guest",
         SimpleNamespace(
@@ -937,7 +930,7 @@ def test_calls_before_the_timed_ones_are_known_by_the_options() -> None:
     assert calls_before_timed(["callbench", *Sampling(1000, 250, 2).options]) == 100
     assert calls_before_timed(["callbench", *Sampling(500, 250, 2, is_marked=True, warming=3).options]) == 103
     for program in (
-        ["callbench", *call_programs._SOUNDING.options],
+        ["callbench", *SOUNDING.options],
         ["callbench", "-n", "1", "-r", "1"],
         ["sleep", "1"],
     ):

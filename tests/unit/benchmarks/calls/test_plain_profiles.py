@@ -11,8 +11,9 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.benchmarks.calls import measurement
-from orchestrator.benchmarks.calls.call_programs import Calls, DisturbedError
+from orchestrator.benchmarks.calls.call_programs import Calls
 from orchestrator.benchmarks.calls.cell_work import CallCounts, CellContext
+from orchestrator.benchmarks.calls.program_failures import DisturbedError
 from orchestrator.benchmarks.calls.samples import Measurement
 from orchestrator.errors import LabError, NoProfile
 from orchestrator.results.contract import ProfileEvidence

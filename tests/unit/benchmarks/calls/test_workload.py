@@ -12,7 +12,7 @@ import pytest
 from record_builders import cell, failed, run
 from report_text import check_golden_table, printed
 
-from orchestrator.benchmarks.calls.call_programs import Calls, Sampling, parse
+from orchestrator.benchmarks.calls.call_programs import Calls
 from orchestrator.benchmarks.calls.call_results import (
     CallOutcome,
     Expected,
@@ -23,7 +23,9 @@ from orchestrator.benchmarks.calls.call_results import (
     parse_results,
     summary,
 )
+from orchestrator.benchmarks.calls.program_output import parse
 from orchestrator.benchmarks.calls.samples import Measurement, exact_baseline
+from orchestrator.benchmarks.calls.sampling import Sampling
 from orchestrator.catalog.error_names import error_name, error_numbers
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.channel import CommandResult
