@@ -11,7 +11,7 @@ from pathlib import Path
 from orchestrator.cost.costs import NO_VERDICT, Cost, explained, verdict
 from orchestrator.cost.costs_json import PrintedCost
 from orchestrator.plain_text import shown
-from orchestrator.probes.user_bpf_attachment import is_not_loaded
+from orchestrator.probes.bpf_refusal import is_not_loaded
 from orchestrator.profile.printed.profile_sheets import difference_sheet
 from orchestrator.program import command
 from orchestrator.report.columns import Column, Columns, Remarks

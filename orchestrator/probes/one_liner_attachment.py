@@ -30,11 +30,12 @@ from orchestrator.probes import bpf_program
 from orchestrator.probes.bpf_attachment import attaching_programs
 from orchestrator.probes.bpf_hits import UserBpfProgram
 from orchestrator.probes.bpf_program import Attached
+from orchestrator.probes.bpf_refusal import QUOTED_LINES
 from orchestrator.probes.map_trial import AttendedMapTrial
 from orchestrator.probes.place import Place
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.user_bpf_attachment import QUOTED_LINES, UserBpfAttachment, misplaced, placed
+from orchestrator.probes.user_bpf_attachment import UserBpfAttachment, misplaced, placed
 from orchestrator.results.parameters import ATTACHED, BPFTRACE
 
 _OUTPUT = "/tmp/bpftrace.out"  # noqa: S108 - in the guest

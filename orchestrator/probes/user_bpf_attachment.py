@@ -27,6 +27,7 @@ from orchestrator.probes import attachment, bpf_program, final_form
 from orchestrator.probes.bpf_attachment import attaching_programs, target_of
 from orchestrator.probes.bpf_hits import ProgramHits, UserBpfProgram
 from orchestrator.probes.bpf_program import AttachTarget, BpfProgram
+from orchestrator.probes.bpf_refusal import last_lines, refusal_of
 from orchestrator.probes.evidence import Observation
 from orchestrator.probes.map_trial import MapTrial
 from orchestrator.probes.place import Place, PlacedAttachment
@@ -70,32 +71,8 @@ _LINE = re.compile(r"line (\d{1,20}) (\d{1,7}) ([^\t]{1,1000})\t(.{0,200})", re.
 _LONGEST_LINES = 16 << 20
 
 
-_SLEEPS = "is not sleepable"
-"""The end of bpf_check_attach_target()'s sentence on a function (kernel/bpf/verifier.c)."""
-
-
-_NOT_SLEEPABLE = 'the function takes no sleepable program: leave .s out of the section, as in SEC("fentry/vfs_read")'
-
-
 _LONGEST_PHRASE = 200
 """Characters of a cell's parameter."""
-
-
-_WITHOUT_OTHERS = "bpfload: once more, without the others\n"
-"""Behind it are the loader's words on the program that a row names alone."""
-
-
-_NO_ARRAY = "<invalid BPF map reference>"
-"""libbpf's words, in place of the verifier's, where a program needs a map that was left out."""
-
-
-_REFUSED_PROGRAM = re.compile(r"^libbpf: prog '(\w{1,128})': BPF program load failed", re.MULTILINE)
-
-
-_NOT_LOADED = ("bpfload: the object does not load", "bpfload: libbpf cannot open the object")
-
-
-_VERIFIERS_REASON = re.compile(r"^(\S.{0,200})\nprocessed \d+ insns", re.MULTILINE)
 
 
 class UserBpfAttachment(PlacedAttachment):
@@ -250,7 +227,9 @@ def code_lines(said: bytes, executed: Collection[int]) -> Sequence[CodeLine]:
     ]
     is_whole = len(said) <= _LONGEST_LINES and not rows[-1] and len(codes) + len(lines) == len(rows) - 1
     if not is_whole or any(code.stop >= 1 << 64 for code in codes):
-        raise EvidenceError("the guest does not say the source lines of BPF programs", detail=_last("\n".join(rows)))
+        raise EvidenceError(
+            "the guest does not say the source lines of BPF programs", detail=last_lines("\n".join(rows))
+        )
     # Of several lines at an address the last has the instruction: the compiler left out those of the others.
     places, by_address = sorted(executed), {line.address: line for line in lines}
     starts, executed_lines = sorted(by_address), dict[int, CodeLine]()
@@ -321,13 +300,13 @@ class _Loader:
         state = [*self.sizes_given, *self._contents_given()]
         finished = guest.run([_LOADER, "attach", *state, _FOLDER, _OBJECT, *_chosen(kind), *place])
         if finished.status != 0:
-            raise _refused(kind, finished.stderr.decode(errors="replace"))
+            raise refusal_of(kind, finished.stderr.decode(errors="replace"))
         lines = finished.text.splitlines()
         sized = [match for line in lines if (match := _SIZED_MAP.fullmatch(line))]
         attached = [match for line in lines if (match := _ATTACHED_PROGRAM.fullmatch(line))]
         if not attached or len(attached) + len(sized) != len(lines):
             raise EvidenceError(
-                f"the guest does not say which programs of {kind.name} are attached", detail=_last(str(lines))
+                f"the guest does not say which programs of {kind.name} are attached", detail=last_lines(str(lines))
             )
         self.sized = {match[3]: int(match[2]) for match in sized if match[1] == "sized"}
         self.enlarged = {match[3]: int(match[2]) for match in sized if match[1] == "enlarged"}
@@ -335,28 +314,6 @@ class _Loader:
             UserBpfProgram(int(match[1]), match[2], match[3], BpfProgram(guest, f"{_FOLDER}/{match[2]}"))
             for match in attached
         ]
-
-
-_REFUSES, _DOES_NOT_LOAD = "the verifier refuses ", " does not load"
-
-
-def is_not_loaded(reason: str) -> bool:
-    """Whether a cell has failed for a program that the kernel does not load, and not later."""
-    first = reason.partition("\n")[0]
-    return first.startswith(_REFUSES) or first.endswith(_DOES_NOT_LOAD)
-
-
-def _refused(kind: ProbeKind, said: str) -> EvidenceError:
-    with_others, _, alone = said.rpartition(_WITHOUT_OTHERS)
-    # What refuses a program that it goes on in (a tail call) refuses it.
-    words = with_others if _NO_ARRAY in alone else alone
-    why = _VERIFIERS_REASON.findall(words)
-    refused = _REFUSED_PROGRAM.findall(words)
-    name = kind.name if words is alone or not refused else f"{refused[-1]}, in which {kind.name} may go on"
-    last = words.rstrip().rpartition("\n")[2]
-    what = f"{kind.name}{_DOES_NOT_LOAD if last.startswith(_NOT_LOADED) else ' cannot be attached'}"
-    refusal = f"{_REFUSES}{name}: {why[-1]}" if why else what
-    return EvidenceError(refusal, hint=_NOT_SLEEPABLE if refusal.endswith(_SLEEPS) else "", detail=_last(words))
 
 
 def placed(
@@ -397,13 +354,6 @@ def misplaced(program: UserBpfProgram, point: ProbePoint) -> EvidenceError:
         if is_pattern
         else f"set points: [{function}], and make calls that enter it",
     )
-
-
-def _last(text: str) -> list[str]:
-    return [line[:200] for line in text.splitlines() if line.strip()][-QUOTED_LINES:]
-
-
-QUOTED_LINES = 20
 
 
 def _chosen(kind: ProbeKind) -> Sequence[str]:

@@ -29,6 +29,7 @@ from orchestrator.probes.attachment import Called
 from orchestrator.probes.bpf_attachment import BpfAttachment
 from orchestrator.probes.bpf_hits import UserBpfProgram, hits_besides
 from orchestrator.probes.bpf_program import Attached, AttachTarget, BpfEvent, BpfProgram, ProgramInfo, attached_by
+from orchestrator.probes.bpf_refusal import refusal_of
 from orchestrator.probes.bpf_witness import Witness
 from orchestrator.probes.one_liner_attachment import _Process, check_all_kept, written
 from orchestrator.probes.place import Place
@@ -38,7 +39,6 @@ from orchestrator.probes.user_bpf_attachment import (
     ObjectAttachment,
     UserBpfAttachment,
     _Loader,
-    _refused,
     code_lines,
     placed,
 )
@@ -365,7 +365,7 @@ def test_programs_are_told_from_those_elsewhere(
 
 def test_a_function_that_takes_no_sleepable_program_has_a_hint() -> None:
     words = "vfs_read is not sleepable\nprocessed 0 insns (limit 1000000)\nbpfload: the object does not load: EINVAL\n"
-    refused = _refused(probes()["bpf-fentry"], f"bpfload: once more, without the others\n{words}")
+    refused = refusal_of(probes()["bpf-fentry"], f"bpfload: once more, without the others\n{words}")
     assert refused.what.endswith("bpf-fentry: vfs_read is not sleepable")
     assert "leave .s out of the section" in refused.hint
 
