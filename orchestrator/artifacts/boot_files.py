@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
 from orchestrator.arch import ARCHITECTURES, Arch
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import guest_programs
 from orchestrator.artifacts.debian import AptRoot, Package, unpacked_packages
 from orchestrator.artifacts.images import OPTIONS, data_disk, pack, ready_image

@@ -15,7 +15,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from orchestrator.arch import BPF_TARGET, HOST
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import Compiled, bpf_tool, build_environment, compiling_in
 from orchestrator.artifacts.diagnostics import compile_error
 from orchestrator.artifacts.kernels import Kernel

@@ -22,7 +22,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -299,25 +299,3 @@ class Cache:
 def is_real_folder(path: Path) -> bool:
     """Whether it is a folder and not a link: what a link points to does not belong to the cache."""
     return path.is_dir() and not path.is_symlink()
-
-
-def _silent(text: str) -> None:
-    del text
-
-
-@dataclass(frozen=True)
-class BuildContext:
-    """The cache; ``say`` gets a line for whatever takes seconds or more, ``warn`` the warnings of builds.
-
-    ``checked`` has what need not be checked again in the same command.
-    """
-
-    cache: Cache
-    offline: bool = False
-    say: Callable[[str], None] = _silent
-    warn: Callable[[str], None] = _silent
-    checked: set[object] = field(default_factory=set, compare=False)
-
-    def need_network(self, what: str) -> None:
-        if self.offline:
-            raise HostError(f"{what} is not in the cache ({self.cache.root})", hint=OFFLINE_HINT)

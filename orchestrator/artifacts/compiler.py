@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 from orchestrator.arch import ARCHITECTURES, HOST
-from orchestrator.artifacts.cache import Artifact, BuildContext
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.diagnostics import compile_error
 from orchestrator.artifacts.guest_headers import guest_headers
 from orchestrator.artifacts.sources import UserSource, files_read, included, read_c_source, user_source

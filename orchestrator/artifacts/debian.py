@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from orchestrator.arch import ARCHITECTURES, HOST
-from orchestrator.artifacts.cache import Artifact, BuildContext, digest
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Artifact, digest
 from orchestrator.catalog.images import Suites, debian
 from orchestrator.catalog.kernels import version_numbers
 from orchestrator.errors import HostError, LabError, UsageError

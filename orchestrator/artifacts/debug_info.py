@@ -12,7 +12,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection
 
 from orchestrator.arch import ARCHITECTURES, HOST
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.debian import AptRoot, NoSuchPackageError, Package, PackageSet, pinned_artifact
 from orchestrator.artifacts.kbuild import kbuild_of, make_modules, scratch_folder
 from orchestrator.artifacts.kernel_build import KernelBuild, build_lists, compile_kernel

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from orchestrator.arch import Arch
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.catalog.system_calls import SystemCall, system_calls
 
 _HEADER = """\

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from orchestrator.arch import ARCHITECTURES
 from orchestrator.artifacts import debian
-from orchestrator.artifacts.cache import Artifact, BuildContext, digest, disk_usage
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Artifact, digest, disk_usage
 from orchestrator.catalog.images import ImageRecipe
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
 from orchestrator.files import ScratchFolder, sha256_of

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import compiling_in
 from orchestrator.artifacts.kernel_source import kernel_source
 from orchestrator.artifacts.kernels import Kernel, UnusableTreeError

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.build_relocation import relocate
-from orchestrator.artifacts.cache import Artifact, BuildContext
+from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.compiler import compiling_in
 from orchestrator.artifacts.diagnostics import kernel_error
 from orchestrator.artifacts.kernel_config import has_types, merged, not_granted, write_implied

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from orchestrator.arch import HOST
-from orchestrator.artifacts.cache import Artifact, BuildContext
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.debian import ANOTHER_MIRROR, AptRoot, NoSuchPackageError, Package, unpacked_packages
 from orchestrator.artifacts.images import OPTIONS, pack
 from orchestrator.catalog.data import CatalogEntry, matches_any, read

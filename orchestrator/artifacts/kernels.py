@@ -10,8 +10,9 @@ from functools import cached_property
 from pathlib import Path
 
 from orchestrator.arch import ARCHITECTURES, HOST
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.built_tree import check_built
-from orchestrator.artifacts.cache import Artifact, BuildContext, digest
+from orchestrator.artifacts.cache import Artifact, digest
 from orchestrator.artifacts.debian import (
     ANOTHER_MIRROR,
     AptRoot,
@@ -31,15 +32,7 @@ from orchestrator.artifacts.toolchain import Toolchain, compiler_in, matching_to
 from orchestrator.artifacts.tree_headers import headers_digest
 from orchestrator.catalog.images import debian
 from orchestrator.catalog.kernel_variants import parameter_name
-from orchestrator.catalog.kernels import (
-    DRIVERS,
-    IMAGE,
-    NEWEST,
-    RELEASE,
-    KernelSpec,
-    read_config,
-    version_numbers,
-)
+from orchestrator.catalog.kernels import DRIVERS, IMAGE, NEWEST, RELEASE, KernelSpec, read_config, version_numbers
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import sha256_of
 from orchestrator.guest.machine import machine_facts

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.arch import HOST
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.debian import unpacked_packages
 from orchestrator.catalog.images import debian
 from orchestrator.catalog.kernels import version_numbers

@@ -18,7 +18,8 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from orchestrator.arch import OF_MACHINE
-from orchestrator.artifacts.cache import BuildContext, digest
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.diagnostics import (
     Origins,
     build_error,

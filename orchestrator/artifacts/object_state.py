@@ -14,7 +14,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from orchestrator.artifacts.bpf_objects import BpfObject
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.map_contents import packed_entries, read_entries
 from orchestrator.artifacts.object_types import ObjectTypes, byte_of
 from orchestrator.catalog.data import unknown

@@ -9,7 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.debug_info import kernel_debug_info
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import LabError

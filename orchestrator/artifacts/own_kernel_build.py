@@ -14,23 +14,16 @@ from pathlib import Path
 from typing import Self
 
 from orchestrator.arch import ARCHITECTURES
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.build_relocation import relocate
 from orchestrator.artifacts.built_tree import source_files, source_of
-from orchestrator.artifacts.cache import Artifact, BuildContext, digest
+from orchestrator.artifacts.cache import Artifact, digest
 from orchestrator.artifacts.compiler import build_environment
 from orchestrator.artifacts.diagnostics import kernel_error
 from orchestrator.artifacts.kernel_build import IDENTITY, CompileProgress, build_lists
 from orchestrator.artifacts.kernel_config import merged, not_granted, write_implied
 from orchestrator.artifacts.toolchain import Toolchain
-from orchestrator.catalog.kernels import (
-    DRIVERS,
-    IMAGE,
-    SET_OPTION,
-    KernelSpec,
-    kernel,
-    lacking_options,
-    read_config,
-)
+from orchestrator.catalog.kernels import DRIVERS, IMAGE, SET_OPTION, KernelSpec, kernel, lacking_options, read_config
 from orchestrator.errors import BuildError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.host_packages import check_all_installed

@@ -21,7 +21,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection, StringTableSection, Symbol, SymbolTableSection
 
 from orchestrator.arch import ARCHITECTURES, Arch
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import LIBRARIES, shared_library
 from orchestrator.artifacts.images import FILES, Image, ready_image
 from orchestrator.artifacts.machine_code import decoded

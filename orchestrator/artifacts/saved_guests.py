@@ -24,7 +24,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.arch import QEMU
 from orchestrator.artifacts import digests
-from orchestrator.artifacts.cache import BuildContext, digest, disk_usage
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import digest, disk_usage
 from orchestrator.errors import HostError, UsageError
 from orchestrator.files import ScratchFolder, private
 from orchestrator.guest.framed import PROTOCOL

@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from orchestrator.arch import HOST
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.debian import NoSuchPackageError, unpacked_packages
 from orchestrator.catalog.images import debian
 from orchestrator.errors import HostError

@@ -16,7 +16,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from orchestrator.artifacts.cache import Artifact, BuildContext, Cache, disk_usage
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Artifact, Cache, disk_usage
 from orchestrator.artifacts.cache_entries import ALL, Kind, Removal, cache_entries, remove, set_aside, verified
 from orchestrator.artifacts.cache_faults import check_folder
 from orchestrator.artifacts.images import cached_image, ready_image

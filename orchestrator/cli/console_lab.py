@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar, TextIO
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.cli import options
 from orchestrator.cli.progress_lines import Lines, Listening
 from orchestrator.library.lab import Lab

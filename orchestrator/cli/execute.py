@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.saved_guests import kept_guest
 from orchestrator.cli import options
 from orchestrator.cli.field_options import from_fields

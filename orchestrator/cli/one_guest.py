@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.data import similar_file
 from orchestrator.cli import options

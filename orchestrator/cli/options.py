@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.errors import LabError, UsageError
 from orchestrator.files import check_writable as check_writable
 from orchestrator.library.formats import Format, Formats

@@ -19,7 +19,8 @@ from typing import NamedTuple, TypeVar
 from pydantic import Field
 
 from orchestrator.arch import ARCHITECTURES, Arch
-from orchestrator.artifacts.cache import BuildContext, digest
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.compiler import compiled_workload
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import bpf_tool
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import loaded_files

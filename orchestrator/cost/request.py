@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchestrator.artifacts.bpf_objects import bpf_lists
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernel_build import kernel_lists
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.compiler_flags import CompilerFlags

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from orchestrator.artifacts.bpf_objects import UnknownProgram, bpf_object, user_section
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.object_state import in_state
 from orchestrator.benchmarks.calls.preparation import SITES_WITHOUT_POINT

@@ -18,7 +18,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.table import KindRegistry
 from orchestrator.files import write_whole

@@ -18,7 +18,8 @@ from distributed.worker import Worker, get_worker
 from pydantic import Field, ValidationError
 
 from orchestrator import doctor
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.errors import LabError
 from orchestrator.files import ScratchFolder
 from orchestrator.fleet.file_store import FileStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import LabError, UsageError
 from orchestrator.files import ScratchFolder

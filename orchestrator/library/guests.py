@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from itertools import repeat
 from pathlib import Path
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.opening_cores import opening_command

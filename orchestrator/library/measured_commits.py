@@ -12,7 +12,8 @@ from uuid import uuid4
 
 from pydantic import TypeAdapter, ValidationError
 
-from orchestrator.artifacts.cache import BuildContext, digest
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.own_kernel_build import TreeBuild
 from orchestrator.artifacts.saved_guests import qemu_digests
 from orchestrator.artifacts.sources import included, read_c_source

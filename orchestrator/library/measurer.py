@@ -11,7 +11,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import kernel

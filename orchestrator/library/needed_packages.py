@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from orchestrator.artifacts.bpf_objects import bpf_lists
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernel_build import kernel_lists
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import has_programs, is_path, probe_kind

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernel_build import build_lists
 from orchestrator.artifacts.kernel_config import merged
 from orchestrator.artifacts.kernels import Kernel, ready_kernel

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import qemu_plugin
 from orchestrator.artifacts.debug_info import kernel_debug_info, module_debug_info
 from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, KernelCode

@@ -22,7 +22,7 @@ from orchestrator.pytest_plugin.session import (
 )
 
 if TYPE_CHECKING:
-    from orchestrator.artifacts.cache import BuildContext
+    from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.kernels import Kernel
     from orchestrator.guest.machine import Machine
     from orchestrator.library.tested_guest import KernelModules, TestedGuest
@@ -72,7 +72,8 @@ def _lab_log(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def workshop(pytestconfig: pytest.Config) -> BuildContext:
     """Builds artifacts (kernels, modules, images) in the user's cache."""
-    from orchestrator.artifacts.cache import BuildContext, Cache
+    from orchestrator.artifacts.build_context import BuildContext
+    from orchestrator.artifacts.cache import Cache
     from orchestrator.paths import cache_dir
 
     terminal = pytestconfig.pluginmanager.getplugin("terminalreporter")

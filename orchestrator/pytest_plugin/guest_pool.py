@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import GuestError, LabError
 from orchestrator.guest.guest import Guest, State

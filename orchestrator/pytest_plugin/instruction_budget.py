@@ -12,7 +12,7 @@ from fractions import Fraction
 from pydantic import ValidationError
 
 from orchestrator.arch import ARCHITECTURES
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import compiled_workload
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.benchmarks import benchmarks

@@ -10,16 +10,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from orchestrator.artifacts.cache import Artifact, BuildContext
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.modules import (
-    Module,
-)
+from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.sources import UserSource
-from orchestrator.errors import (
-    LabError,
-    UnsupportedError,
-)
+from orchestrator.errors import LabError, UnsupportedError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.plan import Boot
 from orchestrator.experiment.table import TableKind

@@ -14,18 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
-from orchestrator.errors import (
-    EvidenceError,
-    GuestExit,
-    HostError,
-    LabError,
-    NotEntered,
-    UnsupportedError,
-    UsageError,
-)
+from orchestrator.errors import EvidenceError, GuestExit, HostError, LabError, NotEntered, UnsupportedError, UsageError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.guest import Guest
@@ -37,15 +29,7 @@ from orchestrator.probes.symbols import Symbols
 from orchestrator.results.contract import UNITS, CellRecord, Status, valid_result
 from orchestrator.results.faults import check_room
 from orchestrator.results.parameters import IMPLIED_OPTIONS, KERNEL_RELEASE, USUAL_PARAMETERS
-from orchestrator.run.benchmark_kind import (
-    BenchmarkKind,
-    BootArtifacts,
-    Ready,
-    Refused,
-    Session,
-    failed,
-    unsupported,
-)
+from orchestrator.run.benchmark_kind import BenchmarkKind, BootArtifacts, Ready, Refused, Session, failed, unsupported
 from orchestrator.run.events import CellRecorded, GuestBooted
 from orchestrator.run.guest_checks import check_cpus, wait_for_clocksource
 from orchestrator.run.guests import load_kernel_modules, start_guest, unwatched

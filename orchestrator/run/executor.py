@@ -17,7 +17,7 @@ from functools import partial
 from types import FrameType
 from typing import Protocol
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.errors import UsageError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_group import Guests, Stopped

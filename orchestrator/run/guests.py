@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.saved_guests import discard, saved_guest
 from orchestrator.errors import EvidenceError, GuestError, HostError, LabError, UnsupportedError
 from orchestrator.guest.console import plain_lines

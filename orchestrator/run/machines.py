@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orchestrator.artifacts.boot_files import initramfs, ready_disks
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import qemu_plugin
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.cpus import CpuModel, cpu, cpu_caches, cpus

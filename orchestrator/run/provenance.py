@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.diagnostics import WARNINGS_FILE
 from orchestrator.artifacts.digests import of_file as recorded_digest
 from orchestrator.artifacts.modules import Module

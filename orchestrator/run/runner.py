@@ -11,7 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from orchestrator.artifacts.cache import BuildContext, digest
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.diagnostics import is_of_code
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.artifacts.saved_guests import qemu_digests

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.diagnostics import warning_note
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource, Value, render, render_own
@@ -22,19 +22,8 @@ from orchestrator.artifacts.modules import (
 from orchestrator.artifacts.sources import UserSource, folder_source, line_source, user_source
 from orchestrator.catalog.images import SUFFIX
 from orchestrator.catalog.probes import PREFIX, ProbeKind, written
-from orchestrator.errors import (
-    BuildError,
-    ConfigError,
-    UnsupportedError,
-    UsageError,
-)
-from orchestrator.run.benchmark_kind import (
-    Prepared,
-    Ready,
-    Refused,
-    failed,
-    unsupported,
-)
+from orchestrator.errors import BuildError, ConfigError, UnsupportedError, UsageError
+from orchestrator.run.benchmark_kind import Prepared, Ready, Refused, failed, unsupported
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from typing import Any, cast
 
 from fleet_stand_ins import Recorded, RecordedKind
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import Boot, plan

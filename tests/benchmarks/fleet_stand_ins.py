@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.fleet.key import read_key, security_of
 from orchestrator.fleet.messages import BEGINS, sent
 from orchestrator.fleet.target import set_up_dask

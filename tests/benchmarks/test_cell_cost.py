@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.benchmarks.calls.kind import KIND
 from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.experiment.experiment import Experiment, Heading, NamedTable

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from spent import spent_by
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.paths import data_dir
 
 ROUNDS = 7

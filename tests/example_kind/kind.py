@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping, Sequence
 from example_kind.benchmark import BENCHMARK, EMPTY
 from example_kind.measurement import measure_reading
 from example_kind.table import ReadingCell, ReadingTable, ReadingTask
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.experiment.table import BenchmarkEntry

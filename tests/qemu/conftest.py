@@ -16,7 +16,8 @@ from command_line import QUICKSTART, REDUCED, CommandLine, FinishedRun
 from installed_wheel import install_wheel
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.benchmarks.system.work import SystemTask, system_inputs, system_work
 from orchestrator.catalog.kernels import kernel as kernel_spec

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.arch import Arch
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import _compile
 from orchestrator.artifacts.guest_headers import guest_headers
 from orchestrator.artifacts.sources import included, read_c_source

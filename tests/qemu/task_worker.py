@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.run.benchmark_kind import BootTask, Session
 from orchestrator.run.boot import prepare, run_boot
 from orchestrator.run.events import Event

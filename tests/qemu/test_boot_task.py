@@ -15,7 +15,7 @@ from command_line import QUICKSTART
 from experiment_boot import boot_of
 from task_worker import Worker, do_task
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.benchmarks.calls.measurement import measure_call
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.benchmarks.registry import kinds

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from experiment_boot import artifacts_of, boot_of_calls
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import compiled_workload
 from orchestrator.benchmarks.calls.call_programs import user_function
 from orchestrator.catalog.cpus import cpu_caches

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from experiment_boot import boot_of, measured_call, prepared_for
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.errors import EvidenceError
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import ReadyGuest

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from experiment_boot import artifacts_of, boot_of_calls, measured_call
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.benchmarks.calls import measurement
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.qemu_facts import executes_spinning_cpus_in_turns

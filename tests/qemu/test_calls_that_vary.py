@@ -10,7 +10,7 @@ import pytest
 from elsewhere import ELSEWHERE
 from experiment_boot import boot_of, measured_call, prepared_for
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.benchmarks.calls.kind import KIND
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import ReadyGuest

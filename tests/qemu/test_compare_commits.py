@@ -11,7 +11,7 @@ import pytest
 from command_line import QUICKSTART, REDUCED, CommandLine, objects
 from probe_repository import EXPERIMENT, KERNEL, commit, git, make_repository
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernels
 

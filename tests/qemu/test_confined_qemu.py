@@ -17,7 +17,7 @@ from elsewhere import ELSEWHERE
 from other_users import TRACED, as_ordinary_user, is_readable_to_all
 
 import orchestrator
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernels
 from orchestrator.experiment.guest_spec import GuestSpec

@@ -11,7 +11,7 @@ import pytest
 from command_line import CommandLine
 from static_programs import compile_program
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.results.contract import BACKGROUND, CellRecord, RunPart, RunRecord
 
 KERNEL = "debian-amd64"

@@ -16,7 +16,7 @@ import pytest
 from djprobe_trial import Trial, insert
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.kernels import kernels

@@ -10,7 +10,7 @@ from djprobe_trial import insert
 from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, UnsupportedError

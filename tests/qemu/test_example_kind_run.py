@@ -12,7 +12,7 @@ from example_kind import kind
 from example_kind.registry import kinds, reports
 from rich.console import Console
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan, select

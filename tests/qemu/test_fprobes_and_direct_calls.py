@@ -7,7 +7,7 @@ import pytest
 from function_tracer import traced_function
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool
 from orchestrator.artifacts.function_entry import tracer_place
 from orchestrator.artifacts.modules import Module

@@ -18,7 +18,8 @@ import pytest
 from elsewhere import ELSEWHERE
 from needed_images import needed_image
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.debian import pin_of
 from orchestrator.artifacts.images import Image, as_root, ready_image, system_packages
 from orchestrator.catalog.images import image, images

@@ -14,7 +14,7 @@ from elsewhere import ELSEWHERE
 from needed_images import needed_image
 from test_shell import shell
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.images import ready_image
 from orchestrator.catalog.images import image
 

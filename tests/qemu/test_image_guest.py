@@ -16,7 +16,7 @@ from command_line import CommandLine, qemus_in
 from elsewhere import ELSEWHERE
 from other_users import TRACED
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.images import ready_image
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.images import image

@@ -14,7 +14,7 @@ import pytest
 from documentation import ROOT, write_files
 from elsewhere import ELSEWHERE
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernel_source import kernel_source
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import UnsupportedError, UsageError

@@ -13,7 +13,7 @@ from elsewhere import ELSEWHERE
 from experiment_boot import boot_of
 from task_worker import do_task
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import EvidenceError
 from orchestrator.experiment.file import load_experiment

@@ -12,7 +12,7 @@ import pytest
 from command_line import CommandLine
 from elftools.elf.elffile import ELFFile
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernel_config import features
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu

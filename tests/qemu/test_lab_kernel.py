@@ -10,7 +10,7 @@ import pytest
 from experiment_boot import boot_of_calls, measured_call, prepared_for
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernel_config import features
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError

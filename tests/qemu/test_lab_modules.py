@@ -11,7 +11,8 @@ import pytest
 from experiment_boot import boot_of, boot_of_calls
 
 from orchestrator.artifacts import kbuild
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_source import ModuleSource, render
 from orchestrator.artifacts.modules import Module, build_modules

@@ -10,7 +10,7 @@ from elsewhere import ELSEWHERE
 from experiment_boot import artifacts_of, boot_of, call_setup, measured_call, prepared_for
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.module_source import render
 from orchestrator.benchmarks.calls.benchmarks import call_probe, capability_grants
 from orchestrator.benchmarks.calls.measurement import measure_call

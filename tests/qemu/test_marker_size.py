@@ -7,7 +7,7 @@ import pytest
 from elsewhere import ELSEWHERE
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.benchmarks.markers.code_size import marker_sizes, read_object
 from orchestrator.benchmarks.markers.rows import marker_benchmarks

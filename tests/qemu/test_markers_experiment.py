@@ -11,7 +11,7 @@ from elsewhere import ELSEWHERE
 from experiment_boot import artifacts_of, boot_of, prepared_for
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.module_source import ModuleSource, render
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.markers.kind import COUNTED_ROUNDS, MarkerCell, MarkerLoops, measure_marker

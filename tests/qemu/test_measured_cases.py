@@ -11,7 +11,7 @@ from experiment_boot import boot_of_calls, measured_call, prepared_for
 from measured_cases import FOLDERS, ExpectedCell, Texts, TriedCase, differences, selected, tried_cases
 from static_programs import compile_program
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.kernels import kernels

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from experiment_boot import boot_of, measured_call, prepared_for
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.errors import EvidenceError
 from orchestrator.paths import data_dir
 from orchestrator.results.contract import CellRecord

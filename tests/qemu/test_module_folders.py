@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.modules import folder_modules, user_modules
 from orchestrator.catalog.kernels import kernel as kernel_spec

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from experiment_boot import artifacts_of, boot_of_calls
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.artifacts.machine_code import decoded
 from orchestrator.benchmarks.registry import kinds

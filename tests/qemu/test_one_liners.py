@@ -12,7 +12,7 @@ from elftools.elf.elffile import ELFFile
 from experiment_boot import boot_of_calls, measured_call, prepared_for
 from needed_images import needed_image
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool
 from orchestrator.catalog.bpftrace_text import UnreadTextError, attach_points
 from orchestrator.catalog.probes import IMAGE, probes

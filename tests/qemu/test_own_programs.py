@@ -14,7 +14,7 @@ from experiment_boot import boot_of_calls, measured_call, prepared_for
 from module_maker import ModuleMaker
 from static_programs import compile_program
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.cost.call_table import call_table
 from orchestrator.errors import EvidenceError

@@ -14,7 +14,8 @@ from experiment_boot import boot_of, measured_call, prepared_for
 from module_maker import ModuleMaker
 from static_programs import compile_program
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.module_source import render_own
 from orchestrator.errors import LabError
 from orchestrator.paths import cache_dir

@@ -10,7 +10,7 @@ import pytest
 from experiment_boot import artifacts_of, boot_of_calls, call_setup, measured_call, prepared_for
 from hit_extras import check_extras, extras_of
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS
 from orchestrator.benchmarks.calls.preparation import CallSetup

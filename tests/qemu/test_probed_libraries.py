@@ -11,7 +11,7 @@ import pytest
 from earlier_programs import check_earlier_programs
 from experiment_boot import boot_of_calls, prepared_for
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError

@@ -15,7 +15,8 @@ from command_line import QUICKSTART, CommandLine
 from experiment_boot import boot_of_calls
 from gettimeofday import gettimeofday
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.machine_code import decoded
 from orchestrator.errors import EvidenceError, HostError
 from orchestrator.experiment.plan import Boot

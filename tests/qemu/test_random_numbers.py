@@ -9,7 +9,7 @@ import pytest
 from elsewhere import ELSEWHERE
 from experiment_boot import boot_of_calls, prepared_for
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.benchmarks.calls.call_programs import Calls
 from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.run.benchmark_kind import Ready

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import qemus_in
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import UnsupportedError

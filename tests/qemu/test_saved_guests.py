@@ -22,7 +22,8 @@ from needed_images import needed_image
 from other_users import TRACED
 
 from orchestrator.artifacts import digests, saved_guests
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.images import image
 from orchestrator.catalog.kernels import kernels

@@ -14,7 +14,7 @@ import pytest
 from command_line import CommandLine
 from probe_repository import KERNEL, commit, git
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.git_tree import GitTree
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernels

@@ -9,7 +9,7 @@ import pytest
 from elsewhere import ELSEWHERE
 
 from orchestrator.arch import Arch
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.dispatch import dispatched
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.benchmarks.calls.benchmarks import Entry

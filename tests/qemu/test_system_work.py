@@ -11,7 +11,7 @@ import pytest
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.boot_files import OUTPUT, STATUS, write_work
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.system.work import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool
 from orchestrator.artifacts.function_entry import tracer_place
 from orchestrator.catalog.probes import ProbeKind, probe_kind

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.artifacts.boot_files import FOLDER, OUTPUT, STATUS
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel
 from orchestrator.deadline import Deadline

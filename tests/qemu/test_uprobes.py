@@ -13,7 +13,7 @@ from elsewhere import ELSEWHERE
 from experiment_boot import boot_of, boot_of_calls, measured_call, prepared_for
 
 from orchestrator.arch import INT3
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool, compiled_workload
 from orchestrator.artifacts.program_code import find_in_program
 from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS, Calls, user_function

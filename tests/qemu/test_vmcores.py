@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from command_line import CommandLine
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.debug_info import kernel_debug_info, module_debug_info
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.modules import Module, user_modules

@@ -10,7 +10,7 @@ import pytest
 from command_line import CommandLine
 from experiment_boot import artifacts_of, boot_of
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.guest.accelerator import known_kvm_speed
 from orchestrator.run.benchmark_kind import Ready, Refused
 

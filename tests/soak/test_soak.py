@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 from held import Holdings
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernels
 from orchestrator.cli.main import app

@@ -16,7 +16,8 @@ from host_toolchain import NOWHERE, a_kernel
 from record_builders import noop_list, run
 from report_text import printed
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.benchmarks import registry
 from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import ConfigError

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.function_entry import entry_places
 from orchestrator.benchmarks.calls.call_programs import Calls
 from orchestrator.files import ScratchFolder

@@ -8,7 +8,8 @@ from dataclasses import replace
 from itertools import product
 
 from orchestrator.artifacts.boot_files import are_as_packed
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import qemu_plugin
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from orchestrator.arch import ARCHITECTURES
 from orchestrator.artifacts.bpf_objects import BpfObject, bpf_object, user_section
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool, compiled_workload
 from orchestrator.artifacts.dispatch import UnknownDispatchError, dispatched
 from orchestrator.artifacts.function_entry import entry_offset, tracer_place
@@ -33,15 +33,7 @@ from orchestrator.benchmarks.calls.copied_programs import OWN_PROGRAM, PROGRAM
 from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.benchmarks.calls.whole_programs import WholeProgram, Workload
 from orchestrator.catalog.kernels import without_option
-from orchestrator.catalog.probes import (
-    FETCHES,
-    Handler,
-    KernelChange,
-    ProbeKind,
-    is_recording,
-    probes,
-    shortened,
-)
+from orchestrator.catalog.probes import FETCHES, Handler, KernelChange, ProbeKind, is_recording, probes, shortened
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.catalog.user_files import find_library, find_workload
 from orchestrator.errors import BuildError, EvidenceError, UnsupportedError

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 from orchestrator.arch import JMP
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.markers.rows import BENCHMARK, PREFIX, MarkerRow, marker_benchmarks, marker_row

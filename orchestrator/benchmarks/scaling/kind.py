@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BeforeValidator
 
 from orchestrator.arch import ARCHITECTURES, Arch
 from orchestrator.artifacts.boot_files import unattended_scripts
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernel_config import MAINLINE_HASH_BITS
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module

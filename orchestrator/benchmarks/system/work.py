@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from orchestrator.artifacts.boot_files import FOLDER, OUTPUT, STATUS, STEPS, progress, unattended_scripts, write_work
-from orchestrator.artifacts.cache import Artifact, BuildContext
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.images import EPOCH, Image, ready_image
 from orchestrator.artifacts.kernel_source import PACKED_SOURCE, build_source
 from orchestrator.artifacts.kernels import Kernel

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from debian_archive import SigningKey
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 
 
 @pytest.fixture

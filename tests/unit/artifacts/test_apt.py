@@ -18,7 +18,8 @@ from namespaces import OWN_MOUNTS, fork_with_mount
 from orchestrator.artifacts import debian as apt
 from orchestrator.artifacts import debian as debian_mirror
 from orchestrator.artifacts import debian as pins
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.debian import (
     AptRoot,
     DebianMirror,

@@ -16,7 +16,7 @@ from namespaces import OWN_MOUNTS
 from other_processes import FORK
 from test_apt import NEEDS_APT, bench, forget_lists, with_sources
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.debian import AptRoot, Package, unpacked_packages
 from orchestrator.errors import HostError
 

@@ -13,7 +13,7 @@ from host_toolchain import a_kernel
 
 from orchestrator.artifacts import boot_files as packing
 from orchestrator.artifacts.boot_files import are_as_packed, kernel_modules, unattended_scripts, write_work
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import BuildError, HostError, UsageError
 from orchestrator.files import Entry, archive

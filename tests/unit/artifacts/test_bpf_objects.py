@@ -12,7 +12,7 @@ from host_toolchain import a_kernel
 
 from orchestrator.artifacts import bpf_objects, libbpf_headers
 from orchestrator.artifacts.bpf_objects import bpf_object
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.libbpf_headers import newer_libbpf
 from orchestrator.errors import BuildError, HostError, UnsupportedError

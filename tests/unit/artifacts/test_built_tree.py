@@ -11,8 +11,9 @@ from called_commands import refusal
 from user_trees import build_tree, kernel_source
 
 from orchestrator.artifacts import own_kernel_build
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.built_tree import UnbuiltTreeError, check_built
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.artifacts.own_kernel_build import TreeBuild
 from orchestrator.catalog.kernels import IMAGE, kernel

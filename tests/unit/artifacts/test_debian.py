@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from orchestrator.artifacts import debian as module
 from orchestrator.artifacts import debian as pins
 from orchestrator.artifacts import debian as unpacking
-from orchestrator.artifacts.cache import Artifact, BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Artifact, Cache
 from orchestrator.artifacts.debian import (
     AptRoot,
     DebianMirror,

@@ -12,7 +12,7 @@ from debian_archive import DebianArchive, SigningKey
 from tiny_modules import tiny_kernel, tiny_module
 
 from orchestrator.artifacts import debian, debug_info
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.debug_info import (
     NoDebugInfoError,
     has_debug_info,

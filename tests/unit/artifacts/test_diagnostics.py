@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tiny_modules import tiny_kernel, tiny_module
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.diagnostics import Origins, SourceLine, build_error, compile_error, error_hint, error_lines
 from orchestrator.artifacts.modules import build_modules
 from orchestrator.errors import BuildError

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.arch import Arch
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.guest_headers import guest_headers, system_calls_header
 from orchestrator.catalog.system_calls import SystemCall, system_calls
 

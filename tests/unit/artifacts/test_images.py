@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 
 from orchestrator import host_packages
 from orchestrator.artifacts import images as image_build
-from orchestrator.artifacts.cache import BuildContext, Cache, digest
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache, digest
 from orchestrator.artifacts.cache_entries import ALL, Kind, cache_entries
 from orchestrator.artifacts.debian import Package, inputs_of, pin_of
 from orchestrator.artifacts.images import _namespace, cached_image, index, ready_image, system_packages

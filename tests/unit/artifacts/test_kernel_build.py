@@ -16,8 +16,9 @@ from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts import kernel_build
 from orchestrator.artifacts import kernel_source as source_of
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.build_relocation import relocate
-from orchestrator.artifacts.cache import Artifact, BuildContext, Cache
+from orchestrator.artifacts.cache import Artifact, Cache
 from orchestrator.artifacts.kernel_build import built_kernel
 from orchestrator.artifacts.kernel_config import features, merged, not_granted
 from orchestrator.artifacts.kernel_source import build_source_choice, kernel_source, link_chosen

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tiny_modules import tiny_kernel, tiny_module
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.module_source import ModuleSource, render_own
 from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.errors import BuildError

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_modules import tiny_kernel, tiny_module
 
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel, UnusableTreeError
 from orchestrator.artifacts.module_source import (
     ModuleSource,

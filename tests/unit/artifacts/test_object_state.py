@@ -12,7 +12,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from orchestrator.artifacts.bpf_objects import BpfObject
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.object_state import in_state
 from orchestrator.artifacts.object_types import ObjectTypes
 from orchestrator.artifacts.sources import user_source

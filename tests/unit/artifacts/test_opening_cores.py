@@ -12,7 +12,8 @@ import pytest
 from tiny_modules import tiny_kernel
 
 from orchestrator.artifacts import opening_cores
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.opening_cores import opening_command
 
 

@@ -12,7 +12,8 @@ from built_code import build_tree
 from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts import kernels as module
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import KernelSpec
 

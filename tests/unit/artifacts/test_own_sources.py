@@ -12,7 +12,8 @@ import pytest
 from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts import compiler, sources
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import compiled_workload, shared_library
 from orchestrator.artifacts.sources import files_read, user_source
 from orchestrator.errors import ConfigError, HostError

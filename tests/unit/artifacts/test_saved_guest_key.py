@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.artifacts import digests, saved_guests
-from orchestrator.artifacts.cache import BuildContext, Cache, digest
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache, digest
 from orchestrator.artifacts.cache_entries import cache_entries
 from orchestrator.artifacts.saved_guests import KIND, discard, key_inputs, saved_guest
 from orchestrator.artifacts.usage import release

@@ -14,7 +14,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from orchestrator.arch import Arch
-from orchestrator.artifacts.cache import BuildContext
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import compiled_workload, guest_programs
 from orchestrator.artifacts.images import Image
 from orchestrator.artifacts.program_code import find_in_library, library_of_image, library_path, obtain_library

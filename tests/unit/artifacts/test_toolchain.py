@@ -11,7 +11,8 @@ import pytest
 from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts import toolchain
-from orchestrator.artifacts.cache import Artifact, BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Artifact, Cache
 from orchestrator.artifacts.debian import NoSuchPackageError
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.toolchain import (

@@ -10,7 +10,8 @@ import pytest
 from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts import own_kernel_build
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.own_kernel_build import TreeBuild, is_kernel_source, own_variant
 from orchestrator.catalog.kernels import kernel
 from orchestrator.errors import BuildError, HostError, UsageError

@@ -11,7 +11,8 @@ import pytest
 from user_trees import IMAGE, build_tree
 
 from orchestrator.arch import Arch
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernel_config import merged
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.benchmarks.registry import kinds

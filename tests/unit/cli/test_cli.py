@@ -31,7 +31,8 @@ from tiny_modules import make_module
 from typer.testing import CliRunner
 from wrong_inputs import make_tree
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_source import render, templates
 from orchestrator.benchmarks.registry import kinds

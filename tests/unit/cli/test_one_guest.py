@@ -9,7 +9,8 @@ from unittest.mock import create_autospec
 import pytest
 from user_trees import build_tree
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.cli.one_guest import GuestChoice
 from orchestrator.errors import GuestPanic
 from orchestrator.guest.guest import Guest

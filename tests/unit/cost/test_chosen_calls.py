@@ -10,7 +10,8 @@ import pytest
 from loaded_tables import calls_experiment
 
 from orchestrator.arch import ARCHITECTURES, HOST
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.guest_headers import guest_headers
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.cost.call_table import ReachedNames, call_table, reaching_system_call

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from host_toolchain import a_kernel
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.cost import counted_table as module
 from orchestrator.cost.call_table import TableCall, call_table
 from orchestrator.cost.cost_machine import DEFAULT_CPU, DEFAULT_KERNEL, cost_machine

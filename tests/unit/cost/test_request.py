@@ -12,7 +12,8 @@ import pytest
 import yaml
 from host_toolchain import a_kernel
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.cost.call_finder import CallFinder, NamedCalls
 from orchestrator.cost.call_table import call_table

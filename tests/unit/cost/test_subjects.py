@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orchestrator.artifacts.bpf_objects import BpfObject
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.sources import UserSource
 from orchestrator.catalog.probes import one_liner
 from orchestrator.cost.subjects import AttachPlace, Subject, place_of_one_liner, place_of_section, read_script, subjects

@@ -18,7 +18,8 @@ from typing import Any, cast
 from loaded_tables import calls_experiment
 from record_builders import cell as a_record
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import kernel as kernel_spec

@@ -14,7 +14,8 @@ import pytest
 from profiled_cells import list5
 from tiny_modules import tiny_kernel
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import module_code
 from orchestrator.errors import LabError

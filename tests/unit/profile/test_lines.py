@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from profiled_cells import list5
 from tiny_modules import tiny_kernel
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.debug_info import NoDebugInfoError
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.module_files import module_code

@@ -18,7 +18,8 @@ from loaded_tables import QEMU_CPUS, calls_experiment
 from namespaces import OWN_MOUNTS, fork_with_mount
 from record_builders import cell as a_record
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import (

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from test_boot import BOOT, Measure, Scripted, record_of, without_machine
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.errors import HostError, Interrupted, UsageError
 from orchestrator.experiment.cell import Cell
 from orchestrator.guest.guest import Guest

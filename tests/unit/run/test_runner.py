@@ -13,7 +13,8 @@ from loaded_tables import calls_experiment
 from record_builders import cell as a_record
 from record_builders import failed as a_failure
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import UsageError
 from orchestrator.experiment.plan import Plan, plan

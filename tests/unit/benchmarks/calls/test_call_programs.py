@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 from loaded_tables import only_table
 
 from orchestrator import host_packages
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import compiled_workload
 from orchestrator.artifacts.module_source import render_own
 from orchestrator.benchmarks.calls import call_programs, header_constants, measurement, whole_programs

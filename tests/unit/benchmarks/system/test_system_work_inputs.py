@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from host_toolchain import a_kernel
 
-from orchestrator.artifacts.cache import BuildContext, Cache
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.system.work import SystemTask, system_inputs
 from orchestrator.benchmarks.system.workloads import system_workloads
