@@ -33,7 +33,7 @@ except ImportError as error:  # the command is installed with and without the ex
     print(f"orchestrator-mcp: {error}; install it: pip install 'probe-lab[mcp]'", file=sys.stderr)
     raise SystemExit(3) from None
 
-from orchestrator.artifacts.cache import OFFLINE_HINT
+from orchestrator.artifacts.build_context import OFFLINE_HINT
 from orchestrator.artifacts.git_tree import find_revision
 from orchestrator.benchmarks.registry import reports
 from orchestrator.catalog.compiler_flags import CompilerFlags

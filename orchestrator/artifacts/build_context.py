@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from orchestrator.artifacts.cache import OFFLINE_HINT, Cache
+from orchestrator.artifacts.cache import Cache
 from orchestrator.errors import HostError
+
+OFFLINE_HINT = "run once without --offline"
 
 
 def _silent(text: str) -> None:

@@ -35,7 +35,6 @@ from orchestrator.errors import HostError, LabError
 from orchestrator.program import PROGRAM
 from orchestrator.steps import step
 
-OFFLINE_HINT = "run once without --offline"
 ENVIRONMENT_STAMP = "lab-complete"
 """Marks a Python environment that ``./lab`` has made in the cache as complete."""
 

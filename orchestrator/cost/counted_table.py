@@ -39,8 +39,8 @@ from orchestrator.probes.tracepoints import ITERATOR
 from orchestrator.profile.counted.counter import Counter
 from orchestrator.results.contract import Record
 from orchestrator.run.benchmark_kind import BootArtifacts
-from orchestrator.run.boot import ReadyGuest, ready_guest
 from orchestrator.run.machines import counting, machine_for
+from orchestrator.run.ready_guest import ReadyGuest, ready_guest
 from orchestrator.steps import step
 
 _KIND, _FILE = "executed-functions", "calls.json"

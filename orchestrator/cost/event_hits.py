@@ -25,8 +25,8 @@ from orchestrator.probes.bpf_program import AttachTarget
 from orchestrator.probes.tracefs import event_number
 from orchestrator.results.contract import Record
 from orchestrator.run.benchmark_kind import BootArtifacts
-from orchestrator.run.boot import ready_guest
 from orchestrator.run.machines import machine_for
+from orchestrator.run.ready_guest import ready_guest
 
 _KIND = "event-hits"
 _FILE = "hits.json"

@@ -21,7 +21,7 @@ from orchestrator.guest.qemu_command import Wiring, qemu_command
 from orchestrator.library.measurer import Measurer
 from orchestrator.library.planned_experiments import unchecked_kernels
 from orchestrator.paths import cache_dir
-from orchestrator.run.boot import checked_cells
+from orchestrator.run.boot_preparation import checked_cells
 from orchestrator.run.machines import machine_of, timing_of
 from orchestrator.run.runner import resolve_from_cache
 

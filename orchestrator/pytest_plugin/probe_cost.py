@@ -26,7 +26,9 @@ from orchestrator.probes.symbols import Symbols
 from orchestrator.pytest_plugin.counted_calls import settle
 from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.run.benchmark_kind import Refused
-from orchestrator.run.boot import ReadyGuest, compared, prepare, without_number
+from orchestrator.run.boot_preparation import prepare
+from orchestrator.run.cell_records import compared, without_number
+from orchestrator.run.ready_guest import ReadyGuest
 
 
 @dataclass(frozen=True)

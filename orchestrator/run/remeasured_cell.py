@@ -21,7 +21,8 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.results.recorded_provenance import provenance_differences, provenance_of
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.run.benchmark_kind import BenchmarkKind, BootArtifacts, BootTask, Ready, Session
-from orchestrator.run.boot import prepare, run_boot
+from orchestrator.run.boot import run_boot
+from orchestrator.run.boot_preparation import prepare
 from orchestrator.run.events import CellRecorded, Event, GuestBooted, Progress
 from orchestrator.run.guests import unwatched
 from orchestrator.run.provenance import Provenance, host_facts

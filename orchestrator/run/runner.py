@@ -40,7 +40,8 @@ from orchestrator.run.benchmark_kind import (
     BootTask,
     Refused,
 )
-from orchestrator.run.boot import compared, prepare
+from orchestrator.run.boot_preparation import prepare
+from orchestrator.run.cell_records import compared
 from orchestrator.run.events import CellBegan, CellRecorded, Event, GuestBooted, Progress
 from orchestrator.run.executor import Executor, Job, JobEnded, LocalExecutor
 from orchestrator.run.plan_check import check_plan

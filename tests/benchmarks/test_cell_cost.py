@@ -22,7 +22,8 @@ from orchestrator.experiment.plan import Boot, plan
 from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import BootArtifacts, BootTask, Ready, Session
-from orchestrator.run.boot import prepare, run_boot
+from orchestrator.run.boot import run_boot
+from orchestrator.run.boot_preparation import prepare
 from orchestrator.run.events import CellRecorded, Event, GuestBooted
 
 KERNEL = "lab-i386-up"

@@ -15,7 +15,8 @@ from orchestrator.experiment.table import BenchmarkEntry
 from orchestrator.results.contract import PER_RUN, CellRecord
 from orchestrator.results.statistics import median, median_interval
 from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Ready, Session
-from orchestrator.run.boot import ReadyGuest, changed, measure_in_one_guest
+from orchestrator.run.cell_records import changed
+from orchestrator.run.ready_guest import ReadyGuest, measure_in_one_guest
 from orchestrator.run.user_modules import smp_note
 
 _NEEDED = {"/proc/kallsyms": "CONFIG_KALLSYMS", "/proc/modules": "CONFIG_MODULES"}

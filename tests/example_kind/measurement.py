@@ -11,9 +11,10 @@ from example_kind.table import ReadingCell
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.results.contract import CellRecord, WorkEvidence, valid_result
 from orchestrator.results.statistics import median
-from orchestrator.run.boot import ReadyGuest, identity
 from orchestrator.run.cell_deadline import CellDeadline
+from orchestrator.run.cell_records import identity
 from orchestrator.run.guest_checks import CLOCKSOURCE, check_clocksource, permitted_taint
+from orchestrator.run.ready_guest import ReadyGuest
 
 _OUTPUT = "/reading"
 _REAL = re.compile(r"run real=([0-9]{1,16}) ")

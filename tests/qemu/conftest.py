@@ -26,8 +26,8 @@ from orchestrator.guest.guest import Guest
 from orchestrator.paths import cache_dir
 from orchestrator.probes.symbols import Symbols
 from orchestrator.run.benchmark_kind import BootArtifacts
-from orchestrator.run.boot import ReadyGuest
 from orchestrator.run.guest_checks import CLOCKSOURCE
+from orchestrator.run.ready_guest import ReadyGuest
 
 _CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _SETTLING_SECONDS = 180.0

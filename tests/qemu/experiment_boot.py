@@ -19,7 +19,9 @@ from orchestrator.experiment.plan import Boot, plan
 from orchestrator.guest.pausing import paused
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import BootArtifacts, Ready, Refused
-from orchestrator.run.boot import ReadyGuest, prepare, without_number
+from orchestrator.run.boot_preparation import prepare
+from orchestrator.run.cell_records import without_number
+from orchestrator.run.ready_guest import ReadyGuest
 
 
 def boot_of(config: Path, *overrides: str) -> Boot:

@@ -10,7 +10,8 @@ from multiprocessing.connection import Connection
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.run.benchmark_kind import BootTask, Session
-from orchestrator.run.boot import prepare, run_boot
+from orchestrator.run.boot import run_boot
+from orchestrator.run.boot_preparation import prepare
 from orchestrator.run.events import Event
 
 

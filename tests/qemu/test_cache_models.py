@@ -20,7 +20,7 @@ from orchestrator.profile.counted.cache_misses import cache_misses
 from orchestrator.profile.counted.counts import read_regions
 from orchestrator.profile.counted.timed_samples import sample_of
 from orchestrator.profile.stored.cell_profile import Misses
-from orchestrator.run.boot import ready_guest
+from orchestrator.run.ready_guest import ready_guest
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 

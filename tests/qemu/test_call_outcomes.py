@@ -13,7 +13,7 @@ from experiment_boot import boot_of, measured_call, prepared_for
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.errors import EvidenceError
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 KERNEL = "lab-i386-up"
 WORKLOADS = Path(__file__).with_name("workloads")

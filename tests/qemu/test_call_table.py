@@ -19,7 +19,7 @@ from orchestrator.cost.call_table import TableCall, call_table
 from orchestrator.cost.counted_table import counted_table, made_by
 from orchestrator.experiment.guest_spec import MachineSpec
 from orchestrator.results.contract import CellRecord, RunRecord
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 EACH_KERNEL = pytest.mark.nightly("makes all kinds of calls with and without a probe: minutes on each kernel")
 CPUS = {"x86_64": "xeon-e5410", "i386": "pentium4"}

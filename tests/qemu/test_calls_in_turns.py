@@ -17,7 +17,7 @@ from orchestrator.guest.qemu_facts import executes_spinning_cpus_in_turns
 from orchestrator.paths import cache_dir
 from orchestrator.profile.counted.turns import turns_of
 from orchestrator.results.parameters import CONTENDED, CONTENDED_LINES, MOVED, MOVED_BY, ON_EACH_CPU
-from orchestrator.run.boot import ready_guest
+from orchestrator.run.ready_guest import ready_guest
 
 OLD, KERNEL, CPUS = "debian-amd64", "debian-amd64@7.3", 4
 pytestmark = pytest.mark.qemu

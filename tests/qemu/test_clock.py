@@ -10,7 +10,7 @@ from orchestrator.benchmarks.calls.call_programs import Calls, system_call
 from orchestrator.benchmarks.calls.samples import Measurement
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.errors import EvidenceError, UnsupportedError
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 pytestmark = pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="instructions")
 

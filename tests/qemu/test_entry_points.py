@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.probes.point import find_entry
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 KERNEL = "lab-x86_64-smp-ibt-ftrace"
 

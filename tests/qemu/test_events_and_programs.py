@@ -24,7 +24,7 @@ from orchestrator.probes.evidence import observe
 from orchestrator.probes.point import ProbePoint, find_entry
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tracefs import INSTANCE
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 PROBED = "__x64_sys_gettimeofday"
 ENABLE = f"{INSTANCE}/events/lab/probe/enable"

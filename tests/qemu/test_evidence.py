@@ -24,7 +24,7 @@ from orchestrator.probes.arming import module_attached
 from orchestrator.probes.evidence import check_armed, check_same, check_taint, check_untouched, observe
 from orchestrator.probes.point import ProbePoint, find_entry, find_place
 from orchestrator.run.benchmark_kind import Ready
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 pytestmark = pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="instructions")
 

@@ -19,7 +19,7 @@ from orchestrator.probes.bpf_attachment import bpf_attached
 from orchestrator.probes.evidence import check_same, check_untouched, observe
 from orchestrator.probes.loading import RefusedError, load, unload
 from orchestrator.probes.point import ProbePoint, find_entry
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 PROBED, UNCALLED = "__x64_sys_gettimeofday", "__x64_sys_sethostname"
 SLEEP = "hrtimer_nanosleep"

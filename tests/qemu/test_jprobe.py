@@ -27,7 +27,7 @@ from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.catalog.probes import probes
 from orchestrator.probes.arming import module_attached
 from orchestrator.probes.point import find_entry
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 EXPERIMENT = Path(__file__).parent / "experiments" / "jprobe.yaml"
 IMAGE = "debian-i386"

@@ -8,7 +8,7 @@ from elsewhere import ELSEWHERE
 
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.machine_code import decoded
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 GUESTS = [
     pytest.param(kernel, marks=[pytest.mark.guest(kernel=kernel, cpu=cpu, timing="instructions"), *marks])

@@ -7,7 +7,7 @@ import pytest
 from elsewhere import ELSEWHERE
 
 from orchestrator.artifacts.kernel_events import events, system_call_names, tracepoints
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 GUESTS = [
     pytest.param(kernel, marks=[pytest.mark.guest(kernel=kernel, cpu="xeon-e5410", timing="instructions"), *marks])

@@ -17,7 +17,7 @@ from orchestrator.errors import EvidenceError
 from orchestrator.probes.arming import module_attached
 from orchestrator.probes.evidence import check_armed, check_traps
 from orchestrator.probes.point import find_entry
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 KERNEL = "lab-i386-up"
 INT3_PER_HIT = {

@@ -19,7 +19,7 @@ from orchestrator.experiment.plan import Boot
 from orchestrator.paths import data_dir
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import Ready
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 CONFIG = data_dir("configs") / "djprobe-2005-list15.yaml"
 SAMPLED_FUNCTIONS = 50

@@ -21,7 +21,7 @@ from orchestrator.probes.loading import load
 from orchestrator.report.kind import cell_groups
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.statistics import growth
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 pytestmark = pytest.mark.qemu
 

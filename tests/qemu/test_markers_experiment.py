@@ -23,8 +23,9 @@ from orchestrator.paths import data_dir
 from orchestrator.probes.loading import load
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import Ready, Refused
-from orchestrator.run.boot import ReadyGuest, without_number
-from orchestrator.run.boot import ready_guest as another_ready_guest
+from orchestrator.run.cell_records import without_number
+from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.ready_guest import ready_guest as another_ready_guest
 
 CONFIG = data_dir("configs") / "markers-2006.yaml"
 MARKER = 3

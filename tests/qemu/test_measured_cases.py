@@ -20,7 +20,7 @@ from orchestrator.errors import LabError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import KPROBES_LIST
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 PINS = "/sys/fs/bpf"
 

@@ -13,7 +13,7 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.errors import EvidenceError
 from orchestrator.paths import data_dir
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 PAGE = data_dir("docs") / "mechanisms.md"
 CONFIG = data_dir("configs") / "today.yaml"

@@ -12,7 +12,7 @@ from orchestrator.catalog.probes import probes
 from orchestrator.probes.arming import module_attached
 from orchestrator.probes.loading import RefusedError, load
 from orchestrator.probes.point import find_entry
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="instructions")
 

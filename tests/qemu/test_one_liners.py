@@ -22,7 +22,7 @@ from orchestrator.probes.bpf_program import attach, attached_by, bring, compile_
 from orchestrator.probes.point import find_place
 from orchestrator.probes.user_point import UserPoint
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 LINKS = ("multi", "functions", "places", "trampoline", "typed", "raw")
 """Links that have no perf event."""

@@ -20,7 +20,7 @@ from orchestrator.cost.call_table import call_table
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.symbols import Symbols
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 PROGRAMS = Path(__file__).parent / "programs"
 READING = {"name": "syscall", "call": "read", "arguments": [0, 0, 0], "calls": 100, "repeats": 2}

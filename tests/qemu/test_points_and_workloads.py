@@ -20,7 +20,7 @@ from orchestrator.artifacts.module_source import render_own
 from orchestrator.errors import LabError
 from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 KERNEL = "lab-i386-up"
 """gettid's first own instruction."""

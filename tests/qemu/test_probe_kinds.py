@@ -23,7 +23,7 @@ from orchestrator.probes.arming import module_attached
 from orchestrator.probes.evidence import KPROBES_LIST, check_same
 from orchestrator.probes.point import ProbePoint, find_entry, find_hook, find_static_branch
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 ON_THE_TRACER = {
     "kprobe-ftrace": "CONFIG_KPROBES_ON_FTRACE",

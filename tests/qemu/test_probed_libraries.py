@@ -18,7 +18,7 @@ from orchestrator.errors import EvidenceError
 from orchestrator.probes.event_attachment import EventAttachment, event_attached
 from orchestrator.probes.user_point import UserPoint, observe_program
 from orchestrator.run.benchmark_kind import Ready
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 WORKLOADS = Path(__file__).with_name("workloads")
 OWN = "shared.so:in_library"

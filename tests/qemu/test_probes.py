@@ -20,7 +20,7 @@ from orchestrator.probes.evidence import KPROBES_LIST, observe
 from orchestrator.probes.point import find_entry
 from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 # First byte at the probe point, the kernel's word for it, and where the point is, in the catalogue's order.
 FUNCTION, BEHIND_THE_NOP = "{nop}", "{behind}"

@@ -13,7 +13,7 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.benchmarks.calls.call_programs import Calls
 from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.run.benchmark_kind import Ready
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 WORKLOAD = Path(__file__).with_name("workloads") / "opening.c"
 KEY_LIFE = "61"

@@ -22,7 +22,7 @@ from orchestrator.probes.arming import ModuleAttachment, module_attached
 from orchestrator.probes.attachment import Called
 from orchestrator.probes.events import Event, EventKind, check_events, check_order, read_events
 from orchestrator.probes.point import find_entry
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 CALLS = 1000
 SLOTS = 4096

@@ -39,10 +39,10 @@ from orchestrator.guest.saving_and_restoring import save_guest
 from orchestrator.paths import cache_dir, data_dir
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX
 from orchestrator.run import guests
-from orchestrator.run.boot import ReadyGuest, ready_guest
 from orchestrator.run.guest_checks import OtherPace
 from orchestrator.run.guests import start_guest
 from orchestrator.run.machines import machine_for
+from orchestrator.run.ready_guest import ReadyGuest, ready_guest
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 

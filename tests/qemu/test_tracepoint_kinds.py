@@ -14,7 +14,7 @@ from orchestrator.probes.bpf_attachment import bpf_attached
 from orchestrator.probes.event_attachment import event_attached
 from orchestrator.probes.point import ProbePoint, find_entry
 from orchestrator.probes.tracefs import TRACEFS
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 EVERYONES_EVENT = f"{TRACEFS}/events/raw_syscalls/sys_enter/enable"
 

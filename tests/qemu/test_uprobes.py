@@ -28,7 +28,7 @@ from orchestrator.probes.event_attachment import EventAttachment, event_attached
 from orchestrator.probes.tracefs import INSTANCE
 from orchestrator.probes.user_point import UserPoint, observe_program
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 
 INNER = Path(__file__).with_name("workloads") / "inner.c"
 CONFIG = data_dir("configs") / "uprobes.yaml"

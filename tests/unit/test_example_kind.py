@@ -31,7 +31,8 @@ from orchestrator.report.markdown import render_markdown
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.statistics import median
 from orchestrator.run.benchmark_kind import BootArtifacts, BootTask, Prepared, Ready, Refused, Session
-from orchestrator.run.boot import run_boot, without_number
+from orchestrator.run.boot import run_boot
+from orchestrator.run.cell_records import without_number
 from orchestrator.run.events import CellRecorded, Event
 
 CONFIG = Path(__file__).parents[1] / "example_kind" / "reading.yaml"

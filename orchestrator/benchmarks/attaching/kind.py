@@ -37,7 +37,7 @@ from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence, valid_result
 from orchestrator.results.printed_json import Printed
 from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Ready, Session
-from orchestrator.run.boot import identity, kernel_facts, without_number
+from orchestrator.run.cell_records import identity, kernel_facts, without_number
 from orchestrator.run.guest_checks import CLOCKSOURCE
 from orchestrator.run.unattended import (
     Ending,

@@ -27,8 +27,8 @@ from orchestrator.probes.module_functions import module_functions
 from orchestrator.probes.point import Point, ProbePoint
 from orchestrator.profile.stored.cell_profile import SymbolProfile
 from orchestrator.results.contract import ExecutedClasses, ProfileEvidence
-from orchestrator.run.boot import ReadyGuest
 from orchestrator.run.cell_deadline import CellDeadline
+from orchestrator.run.ready_guest import ReadyGuest
 
 _SameCalls = tuple[str, CallTask, int]
 _Found = TypeVar("_Found")

@@ -43,8 +43,9 @@ from orchestrator.probes.point import Point
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.printed_json import Printed
 from orchestrator.run.benchmark_kind import ArtifactSource, BenchmarkKind, BootArtifacts, Prepared, Session
-from orchestrator.run.boot import ReadyGuest, changed, measure_in_one_guest
+from orchestrator.run.cell_records import changed
 from orchestrator.run.machines import machine_of
+from orchestrator.run.ready_guest import ReadyGuest, measure_in_one_guest
 from orchestrator.steps import step
 
 

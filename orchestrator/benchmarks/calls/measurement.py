@@ -80,9 +80,10 @@ from orchestrator.results.parameters import (
 )
 from orchestrator.results.statistics import mean
 from orchestrator.run.benchmark_kind import Ready
-from orchestrator.run.boot import ReadyGuest, identity, kernel_facts
 from orchestrator.run.cell_deadline import CellDeadline
+from orchestrator.run.cell_records import identity, kernel_facts
 from orchestrator.run.guest_checks import CLOCKSOURCE, check_clocksource, permitted_taint
+from orchestrator.run.ready_guest import ReadyGuest
 from orchestrator.steps import step
 
 # Extras: what a hit of a kprobe costs besides its handler, which is the kernel's aggregator and a post-handler.

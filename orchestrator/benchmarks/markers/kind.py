@@ -36,9 +36,10 @@ from orchestrator.results.parameters import ROUNDS
 from orchestrator.results.printed_json import Printed
 from orchestrator.results.statistics import mean
 from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Session
-from orchestrator.run.boot import ReadyGuest, changed, identity, kernel_facts, measure_in_one_guest
 from orchestrator.run.cell_deadline import CellDeadline
+from orchestrator.run.cell_records import changed, identity, kernel_facts
 from orchestrator.run.guest_checks import CLOCKSOURCE, check_clocksource, permitted_taint
+from orchestrator.run.ready_guest import ReadyGuest, measure_in_one_guest
 from orchestrator.run.user_modules import template_outcome
 from orchestrator.steps import step
 

@@ -49,7 +49,7 @@ from orchestrator.results.parameters import SEED
 from orchestrator.results.printed_json import Printed
 from orchestrator.results.statistics import mean
 from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Session
-from orchestrator.run.boot import identity, kernel_facts
+from orchestrator.run.cell_records import identity, kernel_facts
 from orchestrator.run.guest_checks import CLOCKSOURCE
 from orchestrator.run.kernel_functions import KernelFunctions, kernel_functions
 from orchestrator.run.unattended import Ending, UnattendedWork, collect_proof, output_of, unattended_guest

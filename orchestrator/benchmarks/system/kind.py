@@ -50,7 +50,7 @@ from orchestrator.results.contract import PER_RUN, UNITS, CellRecord, ReferenceV
 from orchestrator.results.printed_json import Printed
 from orchestrator.results.statistics import Resolution
 from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Session
-from orchestrator.run.boot import changed
+from orchestrator.run.cell_records import changed
 
 
 def check_same_work(baseline: CellRecord, record: CellRecord) -> None:

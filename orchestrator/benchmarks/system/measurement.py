@@ -38,7 +38,7 @@ from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord, ProfileEvidence, WorkEvidence, valid_result
 from orchestrator.results.statistics import median
 from orchestrator.run.benchmark_kind import BootArtifacts, Prepared, Ready, Refused, Session, failed
-from orchestrator.run.boot import identity, kernel_facts
+from orchestrator.run.cell_records import identity, kernel_facts
 from orchestrator.run.guest_checks import CLOCKSOURCE
 from orchestrator.run.unattended import collect_proof, output_of, unattended_guest
 from orchestrator.run.user_modules import (

@@ -48,7 +48,7 @@ from orchestrator.experiment.plan import Plan, plan
 from orchestrator.library import dry_run, guest_command
 from orchestrator.results.modelled import CpuPrices
 from orchestrator.results.runs import Run, RunIdentity, find_run, prepare_directory, write_results
-from orchestrator.run import benchmark_kind, boot
+from orchestrator.run import benchmark_kind, boot_preparation
 from orchestrator.version import __version__
 
 pytestmark = pytest.mark.usefixtures("lab")
@@ -481,7 +481,7 @@ def test_a_dry_run_and_a_run_refuse_the_same_cells_alike(
         kernel = ready_kernel(context, spec)
         return replace(kernel, config={**kernel.config, "CONFIG_DEBUG_FS": "n"})
 
-    for module in (dry_run, boot):
+    for module in (dry_run, boot_preparation):
         monkeypatch.setattr(module, "ready_kernel", without_debugfs)
     done = orchestrator("run", str(file), "--dry-run", "--offline")
     assert done.exit_code == 0, done.output
@@ -489,13 +489,13 @@ def test_a_dry_run_and_a_run_refuse_the_same_cells_alike(
     told = {cell.split()[0]: sentence for cell, _, sentence in cells}
     assert told
     assert all(reason in sentence for sentence in told.values())
-    monkeypatch.setattr(boot, "machine_of", MagicMock())
+    monkeypatch.setattr(boot_preparation, "machine_of", MagicMock())
     context = BuildContext(Cache(tmp_path / "cache"), offline=True)
     prepared: dict[str, benchmark_kind.Prepared[Any]] = {}
     for planned in plan(load_experiment(file, kinds())).boots:
         refused = replace(planned, cells=tuple(cell for cell in planned.cells if cell.id in told))
         if refused.cells:
-            prepared |= boot.prepare(context, kinds().named(planned.kind), refused).cells
+            prepared |= boot_preparation.prepare(context, kinds().named(planned.kind), refused).cells
     assert prepared == {id_: benchmark_kind.unsupported(sentence) for id_, sentence in told.items()}
 
 

@@ -36,7 +36,7 @@ from orchestrator.fleet.worker import Answer, Versions
 from orchestrator.guest.machine import Machine
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import BootArtifacts, BootTask, Ready
-from orchestrator.run.boot import identity
+from orchestrator.run.cell_records import identity
 from orchestrator.run.events import CellBegan, CellRecorded, GuestBooted, Progress
 from orchestrator.run.executor import ExecutorEvent, Job, JobEnded
 from orchestrator.run.runner import ProgressListener

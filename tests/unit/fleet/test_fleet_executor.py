@@ -21,7 +21,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_group import Stopped
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import Session
-from orchestrator.run.boot import without_number
+from orchestrator.run.cell_records import without_number
 from orchestrator.run.events import CellBegan, CellRecorded, GuestBooted, Progress
 from orchestrator.run.executor import ExecutorEvent, Job, JobEnded
 from orchestrator.steps import step_echo

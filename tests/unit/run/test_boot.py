@@ -51,7 +51,8 @@ from orchestrator.run.benchmark_kind import (
     failed,
     unsupported,
 )
-from orchestrator.run.boot import changed, run_boot
+from orchestrator.run.boot import run_boot
+from orchestrator.run.cell_records import changed
 from orchestrator.run.events import CellBegan, CellRecorded, Event
 
 RELEASE = "6.1.0-50-686"
