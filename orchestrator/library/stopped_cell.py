@@ -9,24 +9,26 @@ import shlex
 from functools import partial
 
 from orchestrator.benchmarks.calls.sampling import calls_before_timed
+from orchestrator.benchmarks.calls.table import CallTask
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import LabError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.library.measurer import Measurer
 from orchestrator.library.stored import RunCell, find_cell
+from orchestrator.profile.counted.generated_code import BPF_PROGRAM
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.debugging import Debugging, PlaceStop, StopPlace, check_gdb
 from orchestrator.run.remeasured_cell import RemeasuredCell
 
-_ENTRY = re.compile(r"([\w.$]+)(?::([1-9]\d{0,8}))?", re.ASCII)
+_ENTRY = re.compile(rf"((?:{BPF_PROGRAM})?[\w.$]+)(?::([1-9]\d{{0,8}}))?", re.ASCII)
 _QUOTED = 80
 _LONGER = 10
 """Times the most instructions of the cell's calls: none takes as many."""
 
 
 def entry_place(text: str) -> StopPlace:
-    """Where timed calls enter a function, ``SYMBOL`` or ``SYMBOL:N`` for the N-th time. Raises UsageError."""
+    """Where timed calls enter a function or ``BPF program NAME``, with ``:N`` for the N-th time. Raises UsageError."""
     match = _ENTRY.fullmatch(text)
     if match is None:
         raise UsageError(f"found {text[:_QUOTED]!r}; expected SYMBOL or SYMBOL:N, N from 1")
@@ -50,7 +52,9 @@ def stopped_cell(measurer: Measurer, name: str, place: StopPlace) -> tuple[RunCe
         announce = partial(_announce, measurer, name, place)
         debugging = Debugging(context, remeasured.artifacts.kernel, remeasured.modules, announce)
         usual = int(most) if most == min(stored.samples) else None
-        stop = PlaceStop(debugging, place, calls_before_timed, math.ceil(_LONGER * most), usual)
+        task = remeasured.boot.cells[0].task
+        has_programs = isinstance(task, CallTask) and (task.kind.program is not None or task.kind.has_own_programs)
+        stop = PlaceStop(debugging, place, calls_before_timed, math.ceil(_LONGER * most), usual, has_programs)
         try:
             record = remeasured.measure(folder, stop.watch)
         except LabError as error:

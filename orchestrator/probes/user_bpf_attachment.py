@@ -201,7 +201,7 @@ class ObjectAttachment(UserBpfAttachment):
 
     def with_code_lines(self, profile: CellProfile) -> CellProfile:
         made = (symbol for symbol in profile.symbols if symbol.place == "generated")
-        executed = [instruction.offset for symbol in made for instruction in symbol.instructions]
+        executed = [symbol.address + instruction.offset for symbol in made for instruction in symbol.instructions]
         lines = code_lines(self._guest.succeed([_LOADER, "lines"]).stdout, executed) if executed else ()
         return profile.model_copy(update={"code_lines": tuple(lines)})
 

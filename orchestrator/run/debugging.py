@@ -22,6 +22,7 @@ from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, VMLINUX
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.machine_code import decoded
 from orchestrator.artifacts.modules import Module
+from orchestrator.catalog.data import did_you_mean
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.deadline import uncounted
 from orchestrator.errors import EvidenceError, GuestConnectionLost, HostError, LabError, UsageError
@@ -32,8 +33,11 @@ from orchestrator.probes.module_functions import code_at
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.text_layout import module_sections
 from orchestrator.process import run
+from orchestrator.profile.counted.generated_code import BPF_PROGRAM
+from orchestrator.run.program_symbols import added_programs, loaded_programs
 
 _OBJCOPY_LIMIT = 120.0
+NO_PROGRAMS: Mapping[int, str] = {}
 _ARCHITECTURES = {"i386": "i386", "x86_64": "i386:x86-64"}
 _DESCRIPTION = "i386.xml"
 _DATA = (".data", ".bss", ".rodata")
@@ -107,7 +111,14 @@ class Debugging:
     def sections(self, guest: Guest) -> Mapping[str, Mapping[str, int]]:
         return module_sections(guest, list(self.files))
 
-    def offer(self, stub: Stub, sections: Mapping[str, Mapping[str, int]], steps: int = 0) -> DebuggerStub:
+    def offer(
+        self,
+        stub: Stub,
+        sections: Mapping[str, Mapping[str, int]],
+        steps: int = 0,
+        programs: Mapping[int, str] = NO_PROGRAMS,
+    ) -> DebuggerStub:
+        """Print how to attach gdb to a stopped guest, with modules at ``sections`` and BPF ``programs`` by address."""
         vmlinux = symbol_file(self.context, self.kernel)
         description = stub.description() if self.kernel.spec.arch == "i386" else None
 
@@ -122,6 +133,8 @@ class Debugging:
                     "set remote set-register-packet off",
                 ]
             commands += [_added(self.files[name], addresses) for name, addresses in sections.items()]
+            if programs:
+                commands.append(added_programs(place.parent, programs, self.kernel.spec.arch))
             commands.append(f"target remote {place}")
             options = [word for command in filter(None, commands) for word in ("-ex", command)]
             program = [] if vmlinux is None else [str(vmlinux)]
@@ -173,7 +186,7 @@ class PlaceStop:
 
     ``untimed`` returns the number of calls that a program makes before its timed ones, by its arguments; None for one
     that makes no timed calls. None of these executes more than ``longest`` instructions, and each executes ``usual``
-    ones; None for calls that vary.
+    ones; None for calls that vary. ``has_programs`` if calls hit BPF programs, which gdb then knows by name.
     """
 
     debugging: Debugging
@@ -181,6 +194,7 @@ class PlaceStop:
     untimed: Callable[[Sequence[str]], int | None]
     longest: int
     usual: int | None
+    has_programs: bool = False
     has_begun: bool = False
     has_stopped: bool = False
     error: LabError | None = None
@@ -197,7 +211,8 @@ class PlaceStop:
     def _stop_in(self, guest: Guest, program: str, untimed: int) -> None:
         firsts = first_instructions(guest.get(program))
         sections = self.debugging.sections(guest)
-        address = None if self.place.symbol is None else self._address(self.place.symbol, sections)
+        programs = loaded_programs(guest) if self.has_programs else NO_PROGRAMS
+        address = None if self.place.symbol is None else self._address(self.place.symbol, sections, programs)
         stub = guest.stub()
 
         def work() -> None:
@@ -206,7 +221,7 @@ class PlaceStop:
                 with uncounted():
                     self._step_from(first, stub, address)
                     self.has_stopped = True
-                    self.debugging.offer(stub, sections, _STEPS).wait_until_detached()
+                    self.debugging.offer(stub, sections, _STEPS, programs).wait_until_detached()
             except GuestConnectionLost:  # the measurement tells why
                 pass
             except LabError as error:
@@ -216,7 +231,12 @@ class PlaceStop:
 
         threading.Thread(target=work, name="place", daemon=True).start()
 
-    def _address(self, symbol: str, sections: Mapping[str, Mapping[str, int]]) -> int:
+    def _address(self, symbol: str, sections: Mapping[str, Mapping[str, int]], programs: Mapping[int, str]) -> int:
+        if symbol.startswith(BPF_PROGRAM):
+            starts = {title: address for address, title in programs.items()}
+            if symbol not in starts:
+                raise UsageError(f"the cell's guest has no {symbol}", hint=did_you_mean(symbol, starts))
+            return starts[symbol]
         for name, file in self.debugging.files.items():
             shown = {section: f"{at:#010x}" for section, at in sections[name].items()}
             functions = code_at(name, file, lambda section, shown=shown: shown.get(section, "")).functions  # type: ignore[misc]

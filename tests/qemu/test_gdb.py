@@ -139,6 +139,39 @@ class TestPlaces:
         assert command.qemus_after() == []
 
 
+PROGRAM = """\
+#include <vmlinux.h>
+#include <bpf/bpf_helpers.h>
+
+char LICENSE[] SEC("license") = "GPL";
+
+SEC("fentry/vfs_read")
+int on_read(void *context)
+{
+	return 0;
+}
+"""
+
+
+@pytest.mark.nightly("two more guests; programs compiled at run time have names in profiles every day")
+def test_a_bpf_program_has_its_name_in_gdb(tmp_path: Path) -> None:
+    command = CommandLine(tmp_path / "lab")
+    (tmp_path / "reads.bpf.c").write_text(PROGRAM)
+    done = command.run("cost", tmp_path / "reads.bpf.c", "--kernels", "debian-amd64")
+    assert done.returncode == 0, done.stderr
+    refused = command.run("debug", "latest:*on_read*", "--at", "BPF program on_raed")
+    assert refused.returncode == 2
+    assert "hint: did you mean BPF program on_read?" in refused.stderr
+    with started(command.lab, "debug", "latest:*on_read*", "--at", "BPF program on_read:2") as lab:
+        gdb = Gdb(lab)
+        assert gdb("info symbol $pc").startswith("bpf_prog_on_read in section")
+        frames = re.findall(r"#\d+ +0x[0-9a-f]+ in (\w+)", gdb("backtrace 4"))
+        assert frames[:3] == ["bpf_prog_on_read", "bpf_trampoline", "vfs_read"]
+        gdb("detach")
+        assert exit_status(lab) == 0
+        gdb.end()
+
+
 @pytest.mark.nightly("three more guests")
 class TestCommands:
     @pytest.mark.parametrize("kernel", ["debian-686", "debian-amd64"])

@@ -76,6 +76,8 @@ class CodeOfProfile:
         name = self._names.get(symbol.module or "", {}).get(target)
         if name is not None:
             return _named(symbol, name)
+        if symbol.place == "generated" and target in _executed(symbol):
+            return Relocated(_HERE, f"+{target - symbol.address:#x}")
         # A module's address is unknown: so are addresses outside of it.
         return Relocated(_DATA, _DATA if symbol.place == "module" else f"{target:#x}")
 
@@ -86,6 +88,12 @@ class CodeOfProfile:
             start = min((instruction.offset for instruction in symbol.instructions), default=0) & -(1 << 12)
             return range(start, start + _PROGRAM_BYTES)
         return range(self._kernel_start, _BEHIND_MODULES[self._arch])
+
+
+def _executed(symbol: SymbolProfile) -> range:
+    """The addresses from a symbol's beginning up to its last executed instruction; none if its beginning is unknown."""
+    last = max((instruction.offset for instruction in symbol.instructions), default=-1)
+    return range(symbol.address, symbol.address + last + 1) if symbol.address else range(0)
 
 
 def _named(symbol: SymbolProfile, name: str) -> Relocated:

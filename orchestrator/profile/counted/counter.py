@@ -22,7 +22,7 @@ from orchestrator.guest.pausing import paused, resumed
 from orchestrator.probes.module_functions import code_at
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, MODULES, MODULES_MAX, ModuleMemory, Symbols
 from orchestrator.profile.counted import cache_misses, call_order, counts, timed_samples, timed_work
-from orchestrator.profile.counted.generated_code import SLOT, listed_code, made_at
+from orchestrator.profile.counted.generated_code import SLOT, MadeCode, listed_code, made_at
 from orchestrator.profile.counted.places import Places, UnlistedModule, places_of
 from orchestrator.profile.stored.cell_profile import CellProfile, Unit
 from orchestrator.profile.stored.profile_files import write_profile
@@ -184,8 +184,8 @@ class Counter:
         # Another probe of the same point has the same instructions in the same slot. No other code consists of the
         # probed instruction and of what ends it, a breakpoint or a jump back.
         if made <= self.guest.known_slots:
-            return replace(places, made_at=lambda _: SLOT)
-        self.guest.known_slots |= {code for code in made if places.made_at(code.address) == SLOT}
+            return replace(places, made_at=lambda _: MadeCode(SLOT))
+        self.guest.known_slots |= {code for code in made if places.made_at(code.address).name == SLOT}
         return places
 
     def places(self, program: str = _PROGRAMS) -> Places:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import NamedTuple
 
 GENERATED = "generated code"
 """Code that was made while the guest ran, and that the kernel does not list."""
@@ -17,10 +18,17 @@ SLOT = "kprobe's slot"
 BEHIND_NAMES = "\x7f"
 
 
+BPF_PROGRAM = "BPF program "
+"""What a profile calls a BPF program that has a name: the only code of which a program's author knows the beginning."""
+
+
+BPF_TRAMPOLINE = "BPF trampoline"
+
+
 _MADE = {
-    r"bpf_prog_[0-9a-f]{16}_(\S+)": "BPF program {}",
+    r"bpf_prog_[0-9a-f]{16}_(\S+)": BPF_PROGRAM + "{}",
     r"bpf_prog_[0-9a-f]{16}": "a BPF program without a name",
-    r"bpf_trampoline_\d+": "BPF trampoline",
+    r"bpf_trampoline_\d+": BPF_TRAMPOLINE,
     r"bpf_dispatcher_\w+": "BPF dispatcher",
     r"kprobe_insn_page": SLOT,
     r"kprobe_optinsn_page": "optimised kprobe's detour",
@@ -49,7 +57,17 @@ def _title(symbol: str) -> str:
     return next((title.format(*match.groups()) for match, title in matches if match), symbol)
 
 
-def made_at(made: Sequence[tuple[int, str]], address: int) -> str:
-    """The name of the last code that starts at an address or before it."""
+class MadeCode(NamedTuple):
+    """Generated code: its name, and where it begins; 0 if the kernel lists only the pages that such code is in."""
+
+    name: str
+    start: int = 0
+
+
+def made_at(made: Sequence[tuple[int, str]], address: int) -> MadeCode:
+    """The last code that starts at an address or before it."""
     at = bisect_right(made, (address, BEHIND_NAMES)) - 1
-    return made[at][1] if at >= 0 and address - made[at][0] < _FARTHEST else GENERATED
+    if at < 0 or address - made[at][0] >= _FARTHEST:
+        return MadeCode(GENERATED)
+    start, name = made[at]
+    return MadeCode(name, start if name.startswith(BPF_PROGRAM) else 0)

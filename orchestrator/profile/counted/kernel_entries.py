@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, KernelCode
 from orchestrator.profile.counted.counts import Region, Stack
-from orchestrator.profile.counted.generated_code import GENERATED
+from orchestrator.profile.counted.generated_code import GENERATED, MadeCode
 from orchestrator.profile.counted.places import Places, kernel_start
 from orchestrator.results.contract import BACKGROUND, PartKind, RunPart
 
@@ -137,7 +137,7 @@ def counted_runs(runs: Sequence[Region], places: Places, plain: Sequence[RunCoun
 
 def _beginnings(places: Places) -> _Begins:
     # The guest need not list the code that it made.
-    places, is_64_bit = replace(places, made_at=lambda _: GENERATED), places.arch == "x86_64"
+    places, is_64_bit = replace(places, made_at=lambda _: MadeCode(GENERATED)), places.arch == "x86_64"
 
     @cache
     def begins(address: int) -> _Part | None:

@@ -16,7 +16,7 @@ from orchestrator.errors import EvidenceError
 from orchestrator.probes.module_functions import ModuleCode
 from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.profile.counted.counts import Code, Counts, Stack
-from orchestrator.profile.counted.generated_code import BEHIND_NAMES, GENERATED
+from orchestrator.profile.counted.generated_code import BEHIND_NAMES, GENERATED, MadeCode
 from orchestrator.profile.stored.cell_profile import (
     FoldedStack,
     InstructionCount,
@@ -44,7 +44,7 @@ class Function(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """The owner of code. A program and generated code have address 0; ``start`` is that of a module's text."""
+    """The owner of code. A program and most generated code have address 0; ``start`` is that of a module's text."""
 
     function: Function
     place: Place
@@ -63,7 +63,7 @@ class Places:
     ranges: Sequence[range]
     kernel_start: int
     program: str
-    made_at: Callable[[int], str] = lambda _: GENERATED
+    made_at: Callable[[int], MadeCode] = lambda _: MadeCode(GENERATED)
 
     @property
     def arch(self) -> Arch:
@@ -74,7 +74,11 @@ class Places:
         return ARCHITECTURES[self.arch].word
 
     def owner(self, address: int) -> Owner:
-        return self._not_made(address) or Owner(Function(0, self.made_at(address)), "generated")
+        known = self._not_made(address)
+        if known is not None:
+            return known
+        name, start = self.made_at(address)
+        return Owner(Function(start, name), "generated")
 
     def is_made(self, address: int) -> bool:
         """Whether code at an address was generated while the guest ran."""

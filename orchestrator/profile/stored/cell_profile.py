@@ -126,8 +126,8 @@ class FoldedStack(NamedTuple):
 class SymbolProfile(Record):
     """A function of the kernel or of ``module``, a program in user space, or code generated at run time.
 
-    ``address`` is its start, relative to the module's text in a module; 0 for a program and for generated code, whose
-    offsets are addresses.
+    ``address`` is its start, relative to the module's text in a module. It is 0 for a program in user space, and for
+    generated code without a beginning that the kernel lists: their offsets are addresses.
     """
 
     name: FunctionName

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from orchestrator.errors import EvidenceError
 from orchestrator.profile.counted.call_order import middle_call, spans
 from orchestrator.profile.counted.counts import Code, ExecutedBlock, Region
+from orchestrator.profile.counted.generated_code import SLOT as MADE_SLOT
+from orchestrator.profile.counted.generated_code import MadeCode
 from orchestrator.profile.counted.places import Function, Places
 from orchestrator.profile.counted.timed_samples import Timed
 from orchestrator.profile.stored.timeline import TimelineSpan
@@ -31,7 +33,7 @@ def places() -> Places:
     def function_at(address: int) -> Function | None:
         return next((function for function in reversed(functions) if function.address <= address), None)
 
-    return Places(function_at, [range(KERNEL, END)], 0xC0000000, "callbench", lambda _: "kprobe's slot")
+    return Places(function_at, [range(KERNEL, END)], 0xC0000000, "callbench", lambda _: MadeCode(MADE_SLOT))
 
 
 def block(address: int, size: int, depth: int, last: str = NOP) -> ExecutedBlock:

@@ -436,3 +436,22 @@ def test_cells_that_do_not_execute_it_are_passed_over() -> None:
     assert annotated([without, PROFILE], "kprobe_func") == annotated([PROFILE], "kprobe_func")
     with pytest.raises(UsageError, match="calls of none of the 2 cells execute 'vfs_read'"):
         annotated([without, PROFILE], "vfs_read")
+
+
+def test_a_bpf_program_has_offsets_from_its_beginning_and_jumps_to_places_in_it() -> None:
+    program = SymbolProfile(
+        name="BPF program on_open",
+        place="generated",
+        address=0xFFFFFFFFC0000680,
+        instructions=(
+            InstructionCount(0, "7402", 100, 0, 0, 100),
+            InstructionCount(4, "31c0", 100),
+            InstructionCount(6, "e9f5ffff3f", 100, 0, 0, 100),
+        ),
+    )
+    profile = CellProfile(cell="a/b/c", arch="x86_64", calls=100, has_details=True, symbols=(program,))
+    assert annotated([profile], "BPF program on_open").splitlines()[2:] == [
+        "1  +0x0  7402        je +0x4",
+        "1  +0x4  31c0        xor eax, eax",
+        "1  +0x6  e9f5ffff3f  jmp 0x680",
+    ]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from orchestrator.probes.module_functions import ModuleCode, code_at
 from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.profile.counted.counts import Code, Counts, Stack
-from orchestrator.profile.counted.generated_code import listed_code, made_at
+from orchestrator.profile.counted.generated_code import MadeCode, listed_code, made_at
 from orchestrator.profile.counted.places import Function, Places, UnlistedModule, places_of
 
 LISTING = b"""c1000000 T _stext
@@ -95,24 +95,24 @@ f8105000 t something_new\t[__builtin__other]
 
 
 @pytest.mark.parametrize(
-    ("address", "name"),
+    ("address", "name", "start"),
     [
-        (0xF8000010, "generated code"),
-        (0xF8100000, "a BPF program without a name"),
-        (0xF8100050, "BPF program count_reads"),
-        (0xF8101010, "BPF trampoline"),
-        (0xF8102001, "function tracer's trampoline"),
-        (0xF8103020, "kprobe's slot"),
-        (0xF8104020, "optimised kprobe's detour"),
-        (0xF8106000, "something_new"),
-        (0xF8200000, "generated code"),
+        (0xF8000010, "generated code", 0),
+        (0xF8100000, "a BPF program without a name", 0),
+        (0xF8100050, "BPF program count_reads", 0xF8100040),
+        (0xF8101010, "BPF trampoline", 0),
+        (0xF8102001, "function tracer's trampoline", 0),
+        (0xF8103020, "kprobe's slot", 0),
+        (0xF8104020, "optimised kprobe's detour", 0),
+        (0xF8106000, "something_new", 0),
+        (0xF8200000, "generated code", 0),
     ],
 )
-def test_what_the_kernel_has_made(address: int, name: str) -> None:
+def test_what_the_kernel_has_made(address: int, name: str, start: int) -> None:
     listed = listed_code(MADE)
-    assert made_at(listed, address) == name
+    assert made_at(listed, address) == (name, start)
     owner = replace(places(), made_at=lambda place: made_at(listed, place)).owner(address)
-    assert (owner.function.name, owner.place, owner.function.address) == (name, "generated", 0)
+    assert (owner.function.name, owner.place, owner.function.address) == (name, "generated", start)
 
 
 def test_symbols_have_their_instructions_in_order_and_the_largest_comes_first() -> None:
@@ -260,9 +260,9 @@ def test_what_instructions_name_is_not_looked_up_in_generated_code() -> None:
     """The kernel's list of that takes a guest 98 million instructions, and most of what they name is data."""
     asked: list[int] = []
 
-    def made(address: int) -> str:
+    def made(address: int) -> MadeCode:
         asked.append(address)
-        return "made"
+        return MadeCode("made")
 
     found = replace(places(), made_at=made)
     assert found.names([Code(0xC1000200, "a10001a0c1"), Code(0xC1000205, "e9f6fdff10")]) == {}
