@@ -69,6 +69,9 @@ def write_vmcore(monitor: Monitor, file: Path) -> bool:
     return has_note
 
 
+_INCOMPLETE = "QEMU's dump of the guest's memory is incomplete"
+
+
 def complete(file: IO[bytes]) -> bool:
     """Add the kernel's VMCOREINFO to QEMU's dump, and make an i386 guest's one a 32-bit ELF file, as debuggers expect.
 
@@ -95,7 +98,10 @@ def complete(file: IO[bytes]) -> bool:
     # registers' notes before the memory.
     for part in written:
         fields = (part.offset, part.virtual, part.physical, part.size, part.size)
-        file.write(segment.pack(part.type, *((*fields, 0, 0) if elf_class == 1 else (0, *fields, 0))))
+        try:
+            file.write(segment.pack(part.type, *((*fields, 0, 0) if elf_class == 1 else (0, *fields, 0))))
+        except struct.error:
+            raise GuestError("QEMU's dump has memory beyond the 4 GiB of an i386 guest") from None
     return bool(note)
 
 
@@ -136,12 +142,18 @@ def _read(file: IO[bytes]) -> tuple[int, list[Segment]]:
             raise GuestError("QEMU has written no 64-bit ELF file of at most 65534 segments")
         rows = [_SEGMENT[2].unpack(_at(file, place + row * size, size)) for row in range(count)]
     except struct.error:
-        raise GuestError("QEMU's dump of the guest's memory is incomplete") from None
-    return machine, [
+        raise GuestError(_INCOMPLETE) from None
+    segments = [
         Segment(kind, offset, virtual, physical, length) for kind, _, offset, virtual, physical, length, _, _ in rows
     ]
+    end = file.seek(0, os.SEEK_END)
+    if any(segment.offset > end for segment in segments):
+        raise GuestError(_INCOMPLETE)
+    return machine, segments
 
 
 def _at(file: IO[bytes], offset: int, size: int) -> bytes:
+    if offset > file.seek(0, os.SEEK_END):  # which may be more than a file's offset can be
+        return b""
     file.seek(offset)
     return file.read(size)

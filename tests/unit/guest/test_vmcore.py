@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.segments import NoteSegment
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orchestrator.errors import GuestError, HostError
@@ -100,9 +100,13 @@ def test_a_note_at_the_end_of_memory_is_cut_off_there() -> None:
     assert segment["p_filesz"] == PAGE
 
 
-@given(st.integers(0, 3 * 64 + 3 * 56 + 2 * PAGE), st.binary(min_size=1, max_size=64))
-def test_a_damaged_dump_is_an_error_or_a_vmcore(place: int, damage: bytes) -> None:
-    content = bytearray(dump(b"", note()).getvalue())
+@pytest.mark.parametrize("machine", [X86_64, I386])
+@given(place=st.integers(0, 3 * 64 + 3 * 56 + 2 * PAGE), damage=st.binary(min_size=1, max_size=64))
+@example(place=262, damage=b"\x00\x80")  # a segment at an offset that no file has
+@example(place=38, damage=b"\x00\x80")  # the segments' headers at one
+@example(place=275, damage=b"\x01")  # an address of 33 bits or more
+def test_a_damaged_dump_is_an_error_or_a_vmcore(machine: int, place: int, damage: bytes) -> None:
+    content = bytearray(dump(b"", note(), machine=machine).getvalue())
     content[place : place + len(damage)] = damage
     try:
         complete(BytesIO(content))
