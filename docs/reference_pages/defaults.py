@@ -12,7 +12,8 @@ from pydantic.fields import FieldInfo
 
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.experiment.fields import ValidationContext
-from orchestrator.experiment.table import Table, TableKind
+from orchestrator.experiment.table import Table
+from orchestrator.experiment.table_kind import TableKind
 
 from .markdown import ROOT, listed
 

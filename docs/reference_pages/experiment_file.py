@@ -13,7 +13,8 @@ from orchestrator.benchmarks.registry import kinds
 from orchestrator.experiment import experiment
 from orchestrator.experiment.experiment import Heading
 from orchestrator.experiment.guest_spec import MachineSpec
-from orchestrator.experiment.table import BenchmarkChoice, TableKind
+from orchestrator.experiment.table import BenchmarkChoice
+from orchestrator.experiment.table_kind import TableKind
 
 from .allowed_values import allowed_values
 from .defaults import NO_DEFAULT, resolved_default, static_default

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from orchestrator.experiment.table import KindRegistry
+    from orchestrator.experiment.kind_registry import KindRegistry
     from orchestrator.report.kind import ReportRegistry
     from orchestrator.results.contract import RunRecord
     from orchestrator.results.modelled import ModelledCell
@@ -25,7 +25,7 @@ NAMES = ("calls", "attaching", "markers", "scaling", "system")
 @cache
 def kinds() -> KindRegistry[BenchmarkKind]:
     """Every kind, as a run needs it."""
-    from orchestrator.experiment.table import KindRegistry  # guest code, which a report does not load
+    from orchestrator.experiment.kind_registry import KindRegistry
 
     return KindRegistry([partial(_kind, name) for name in NAMES])
 

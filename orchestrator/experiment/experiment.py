@@ -20,7 +20,8 @@ from orchestrator.experiment import fields
 from orchestrator.experiment.fields import Strict
 from orchestrator.experiment.problems import Problem, TableOrigin, conflict, error_of_tables
 from orchestrator.experiment.source import Quoted
-from orchestrator.experiment.table import Table, TableKind
+from orchestrator.experiment.table import Table
+from orchestrator.experiment.table_kind import TableKind
 from orchestrator.paths import user_path
 from orchestrator.results.budgets import KEY as BUDGETS
 from orchestrator.results.budgets import BudgetError, Budgets

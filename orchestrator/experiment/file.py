@@ -23,6 +23,7 @@ from orchestrator.experiment import fields
 from orchestrator.experiment.experiment import TABLES, Experiment, Heading, NamedTable
 from orchestrator.experiment.fields import QemuCpuNames, Strict, ValidationContext
 from orchestrator.experiment.guest_spec import MachineSpec
+from orchestrator.experiment.kind_registry import KindRegistry
 from orchestrator.experiment.problems import (
     DataOrigins,
     Problem,
@@ -33,7 +34,8 @@ from orchestrator.experiment.problems import (
     shown,
 )
 from orchestrator.experiment.source import MAX_BYTES, Data, KeyPath, parse, read_source
-from orchestrator.experiment.table import KindRegistry, TableKind, benchmark_keys
+from orchestrator.experiment.table import benchmark_keys
+from orchestrator.experiment.table_kind import TableKind
 from orchestrator.program import PROGRAM
 
 _BENCHMARK = "benchmark"

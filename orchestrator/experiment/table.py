@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A table of an experiment: the keys of every benchmark kind, and the interface of a kind to its tables."""
+"""A table of an experiment: the keys that the tables of every benchmark kind have."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
@@ -31,7 +30,6 @@ from orchestrator.guest.machine import ChannelKind
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import Clock
 from orchestrator.results.parameters import CHANNEL, IMAGE
-from orchestrator.results.printed_json import Printed
 
 DEFAULT_REPEATS: dict[Clock, int] = {"instructions": 4, "wall": 12}
 """Default numbers of samples.
@@ -308,133 +306,6 @@ class RowsTable(ProbedTable):
         if self.handlers != ("noop",):
             yield Problem(("handlers",), f"benchmark '{name}' has its own handlers; leave it out")
         yield from super().conflicts()
-
-
-@dataclass(frozen=True)
-class BenchmarkEntry:
-    """A benchmark as ``orchestrator list benchmarks`` shows it."""
-
-    title: str
-    entries: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class Listing:
-    """A list for ``orchestrator list``: the model of a row, and rows with a value for each of its keys."""
-
-    row: type[Printed]
-    rows: Callable[[], Iterable[Sequence[object]]]
-
-    @property
-    def columns(self) -> Sequence[str]:
-        return tuple(self.row.model_fields)
-
-    def objects(self) -> Sequence[Printed]:
-        """The rows for programs."""
-        return [self.row(**dict(zip(self.columns, values, strict=True))) for values in self.rows()]
-
-
-class TableKind(ABC):
-    """The tables of a benchmark kind. It has no state: a boot's task carries it to another process."""
-
-    name: ClassVar[str]
-    table: ClassVar[type[Table]]
-    paths: ClassVar[Collection[str]] = ()
-    """The keys of ``benchmark`` that are paths of users' files."""
-
-    @abstractmethod
-    def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
-        """The benchmarks of this kind by name, which no other kind may share."""
-
-    def rows(self) -> Mapping[str, str]:
-        """The kind's own rows among ``probes``, with their benchmarks."""
-        return {}
-
-    def lists(self) -> Mapping[str, Listing]:
-        """The lists of this kind for ``orchestrator list``, by name."""
-        return {}
-
-    @abstractmethod
-    def cells(self, name: str | None, table: Any) -> Iterable[Cell[Any]]:
-        """The cells of a table, in order; ``name`` is the table's, None for an experiment's only table."""
-
-    def boot_key(self, cell: Cell[Any]) -> Hashable:
-        """Cells of one machine share a boot if their keys are equal."""
-        del cell
-        return ()
-
-    @abstractmethod
-    def describe(self, cell: Cell[Any]) -> str:
-        """A cell's amount of work as text: ``4 x 5000 calls, entry auto``."""
-
-
-NamedT = TypeVar("NamedT")
-
-
-class _NamesOfKinds(Mapping[str, NamedT]):
-    """What the kinds name, of all kinds; a name is looked up in one kind after the other, until one has it."""
-
-    def __init__(self, kinds: Iterable[TableKind], names_of: Callable[[TableKind], Mapping[str, NamedT]]) -> None:
-        self._kinds, self._names_of = kinds, names_of
-
-    def __getitem__(self, name: str) -> NamedT:
-        for kind in self._kinds:
-            names = self._names_of(kind)
-            if name in names:
-                return names[name]
-        raise KeyError(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for kind in self._kinds for name in self._names_of(kind))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-KindT = TypeVar("KindT", bound=TableKind, covariant=True)
-
-
-class KindRegistry(Generic[KindT]):
-    """The benchmark kinds, in order, each loaded when it is asked for. Tables that name no benchmark are of the first.
-
-    The code of a kind is large: an experiment of the first kind is read without that of the others.
-    """
-
-    def __init__(self, loads: Sequence[Callable[[], KindT]]) -> None:
-        self.loads = loads
-        """What returns each kind, and imports its code if that is not yet done."""
-
-    def __iter__(self) -> Iterator[KindT]:
-        return (load() for load in self.loads)
-
-    @property
-    def first(self) -> KindT:
-        return self.loads[0]()
-
-    def of_benchmark(self, name: object) -> KindT | None:
-        return next((kind for kind in self if name in kind.benchmarks()), None) if isinstance(name, str) else None
-
-    def named(self, name: str) -> KindT:
-        for kind in self:
-            if kind.name == name:
-                return kind
-        raise KeyError(name)
-
-    @property
-    def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
-        return _NamesOfKinds(self, lambda kind: kind.benchmarks())
-
-    @property
-    def rows(self) -> Mapping[str, str]:
-        return _NamesOfKinds(self, lambda kind: kind.rows())
-
-    def has_key(self, key: str) -> bool:
-        """Whether the tables of a kind have this key."""
-        return any(key in kind.table.model_fields for kind in self)
-
-    @property
-    def table_keys(self) -> Sequence[str]:
-        return list(dict.fromkeys(key for kind in self for key in kind.table.model_fields))
 
 
 def benchmark_keys(table: type[Table]) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.errors import HostError, LabError, UsageError
-from orchestrator.experiment.table import KindRegistry
+from orchestrator.experiment.kind_registry import KindRegistry
 from orchestrator.files import write_whole
 from orchestrator.fleet import trust
 from orchestrator.fleet.link import Ended, Joined, Left, Link, Message, connected, short

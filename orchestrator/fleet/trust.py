@@ -15,8 +15,8 @@ from pathlib import Path
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.errors import HostError, LabError
 from orchestrator.experiment.file import load_experiment
+from orchestrator.experiment.kind_registry import KindRegistry
 from orchestrator.experiment.plan import plan
-from orchestrator.experiment.table import KindRegistry
 from orchestrator.files import ScratchFolder
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.qemu_facts import qemu_cpu_names

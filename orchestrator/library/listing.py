@@ -15,7 +15,7 @@ from orchestrator.catalog.probes import probes
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.catalog.words import vocabulary
 from orchestrator.cost.call_table import call_table
-from orchestrator.experiment.table import Listing
+from orchestrator.experiment.table_kind import Listing
 from orchestrator.results.printed_json import IsoTime, Printed
 from orchestrator.results.runs import opened_store
 

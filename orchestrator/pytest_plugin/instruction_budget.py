@@ -16,8 +16,8 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import compiled_workload
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
+from orchestrator.benchmarks.calls.call_benchmark import CallsBenchmark
 from orchestrator.benchmarks.calls.call_programs import Argument, system_call, user_function
-from orchestrator.benchmarks.calls.table import CallsBenchmark
 from orchestrator.benchmarks.calls.whole_programs import parse_runs
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.errors import LabError, UnsupportedError, UsageError

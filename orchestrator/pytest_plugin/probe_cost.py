@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.benchmarks.calls.calls_table import CallsTable
 from orchestrator.benchmarks.calls.kind import KIND as CALLS
 from orchestrator.benchmarks.calls.measurement import measure_call
-from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.catalog.probes import BASELINE, is_path
 from orchestrator.errors import EvidenceError, UnsupportedError, UsageError
 from orchestrator.experiment.experiment import Experiment, Heading, NamedTable

@@ -18,7 +18,7 @@ from orchestrator.artifacts.sources import UserSource
 from orchestrator.errors import LabError, UnsupportedError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.plan import Boot
-from orchestrator.experiment.table import TableKind
+from orchestrator.experiment.table_kind import TableKind
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
 from orchestrator.profile.stored import profile_files

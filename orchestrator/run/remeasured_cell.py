@@ -12,8 +12,8 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.file import load_experiment
+from orchestrator.experiment.kind_registry import KindRegistry
 from orchestrator.experiment.plan import Boot, plan
-from orchestrator.experiment.table import KindRegistry
 from orchestrator.guest.guest import Watch
 from orchestrator.guest.qemu_facts import qemu_cpu_names
 from orchestrator.plain_text import shown

@@ -21,8 +21,8 @@ from orchestrator.errors import ConfigError, HostError, LabError, UsageError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file import load_experiment
+from orchestrator.experiment.kind_registry import KindRegistry
 from orchestrator.experiment.plan import Boot, Plan
-from orchestrator.experiment.table import KindRegistry
 from orchestrator.files import write_whole
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.qemu_facts import qemu_cpu_names

@@ -15,8 +15,8 @@ import yaml
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
+from orchestrator.benchmarks.calls.calls_table import CallsTable
 from orchestrator.benchmarks.calls.kind import KIND
-from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.experiment.experiment import Experiment, Heading, NamedTable
 from orchestrator.experiment.plan import Boot, plan
 from orchestrator.paths import cache_dir

@@ -11,7 +11,7 @@ from example_kind.table import ReadingCell, ReadingTable, ReadingTask
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.probes import BASELINE
-from orchestrator.experiment.table import BenchmarkEntry
+from orchestrator.experiment.table_kind import BenchmarkEntry
 from orchestrator.results.contract import PER_RUN, CellRecord
 from orchestrator.results.statistics import median, median_interval
 from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Ready, Session

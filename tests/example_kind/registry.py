@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from orchestrator.benchmarks import registry
 
 if TYPE_CHECKING:
-    from orchestrator.experiment.table import KindRegistry
+    from orchestrator.experiment.kind_registry import KindRegistry
     from orchestrator.report.kind import ReportRegistry
     from orchestrator.run.benchmark_kind import BenchmarkKind
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def kinds() -> KindRegistry[BenchmarkKind]:
     """Every kind, as a run needs it."""
     from example_kind.kind import KIND
-    from orchestrator.experiment.table import KindRegistry
+    from orchestrator.experiment.kind_registry import KindRegistry
 
     return KindRegistry([*registry.kinds().loads, lambda: KIND])
 

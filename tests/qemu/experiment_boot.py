@@ -8,10 +8,11 @@ from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.modules import Module
+from orchestrator.benchmarks.calls.call_cells import CallCell
+from orchestrator.benchmarks.calls.calls_table import CallsTable
 from orchestrator.benchmarks.calls.kind import KIND as CALLS
 from orchestrator.benchmarks.calls.measurement import measure_call
 from orchestrator.benchmarks.calls.preparation import CallSetup
-from orchestrator.benchmarks.calls.table import CallCell, CallsTable
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.experiment.experiment import Experiment, Heading, NamedTable
 from orchestrator.experiment.file import load_experiment

@@ -16,8 +16,8 @@ from experiment_boot import boot_of
 from task_worker import Worker, do_task
 
 from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.benchmarks.calls.call_cells import CallCell
 from orchestrator.benchmarks.calls.measurement import measure_call
-from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import EvidenceError
 from orchestrator.results.contract import CellRecord

@@ -14,9 +14,9 @@ from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.modules import Module
+from orchestrator.benchmarks.calls.call_cells import CallCell
 from orchestrator.benchmarks.calls.measurement import measure_call
 from orchestrator.benchmarks.calls.preparation import CallSetup
-from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.probes import Handler, probes
 from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.guest.guest import Guest

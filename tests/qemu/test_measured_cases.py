@@ -12,8 +12,8 @@ from measured_cases import FOLDERS, ExpectedCell, Texts, TriedCase, differences,
 from static_programs import compile_program
 
 from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.benchmarks.calls.call_cells import CallCell
 from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS
-from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import LabError

@@ -15,7 +15,7 @@ from module_maker import ModuleMaker
 from static_programs import compile_program
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.benchmarks.calls.table import CallCell
+from orchestrator.benchmarks.calls.call_cells import CallCell
 from orchestrator.cost.call_table import call_table
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.symbols import Symbols

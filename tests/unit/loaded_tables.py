@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from orchestrator.benchmarks.calls.table import CallsTable
+from orchestrator.benchmarks.calls.calls_table import CallsTable
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.experiment.experiment import Experiment, Heading, NamedTable
 from orchestrator.experiment.table import Table

@@ -28,7 +28,8 @@ from orchestrator.errors import EvidenceError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.fields import Entries, one_of, whole
 from orchestrator.experiment.problems import Problem, mismatch
-from orchestrator.experiment.table import BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
+from orchestrator.experiment.table import BenchmarkChoice, RowsTable
+from orchestrator.experiment.table_kind import BenchmarkEntry, Listing
 from orchestrator.guest.pausing import paused
 from orchestrator.profile.counted.counter import Counter, stored
 from orchestrator.profile.counted.counts import Region

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from orchestrator.arch import INT3
 from orchestrator.artifacts.modules import Module
+from orchestrator.benchmarks.calls.call_cells import CallCell, CallTask
 from orchestrator.benchmarks.calls.call_programs import Calls
 from orchestrator.benchmarks.calls.preparation import SITES_WITHOUT_POINT, CallSetup
 from orchestrator.benchmarks.calls.samples import Figures
-from orchestrator.benchmarks.calls.table import CallCell, CallTask
 from orchestrator.benchmarks.calls.whole_programs import WholeProgram, Workload
 from orchestrator.catalog.probes import FETCHES, Extra, Handler, ProbeKind
 from orchestrator.errors import EvidenceError, HitSkipped, NotEntered

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from orchestrator.artifacts.kernels import CODE_HINT, Kernel
+from orchestrator.benchmarks.calls.calls_table import FoundPoint
 from orchestrator.benchmarks.calls.executed import Executed
-from orchestrator.benchmarks.calls.table import FoundPoint
 from orchestrator.errors import UsageError
 from orchestrator.experiment.fields import EXECUTED
 from orchestrator.probes.placement import FunctionPlaces, places_of

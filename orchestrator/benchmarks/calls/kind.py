@@ -14,7 +14,9 @@ from orchestrator.artifacts.compiler import qemu_plugin
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
 from orchestrator.benchmarks.calls.benchmarks import benchmarks, capability_grants
+from orchestrator.benchmarks.calls.call_cells import CallCell, call_cells, profiled_cell
 from orchestrator.benchmarks.calls.call_programs import MOST_TURNS, Calls
+from orchestrator.benchmarks.calls.calls_table import CallsTable
 from orchestrator.benchmarks.calls.cell_work import GuestCache
 from orchestrator.benchmarks.calls.executed import Executed, executed_by, executed_here
 from orchestrator.benchmarks.calls.found_points import found_points, function_places, named_points
@@ -30,12 +32,11 @@ from orchestrator.benchmarks.calls.preparation import (
     workload_of,
 )
 from orchestrator.benchmarks.calls.samples import exact_effect, overhead_by_purpose
-from orchestrator.benchmarks.calls.table import CallCell, CallsTable, call_cells, profiled_cell
 from orchestrator.errors import EvidenceError, GuestError, LabError, NeverAtPlace, NotEntered, UsageError
 from orchestrator.experiment.cell import machine_id
 from orchestrator.experiment.fields import EXECUTED
 from orchestrator.experiment.plan import Boot, machine_key
-from orchestrator.experiment.table import BenchmarkEntry, Listing
+from orchestrator.experiment.table_kind import BenchmarkEntry, Listing
 from orchestrator.guest.machine import CountingPlugin
 from orchestrator.paths import cache_dir
 from orchestrator.probes.place_answers import PlaceAnswers

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from orchestrator.benchmarks.calls.call_cells import CallCell
 from orchestrator.benchmarks.calls.call_programs import Calls
 from orchestrator.benchmarks.calls.call_results import difference_note, outcome_parameters, phrase, watched_parameters
 from orchestrator.benchmarks.calls.cell_work import (
@@ -35,7 +36,6 @@ from orchestrator.benchmarks.calls.samples import (
     paired_figures,
     together,
 )
-from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.benchmarks.calls.varying_calls import varying_figures
 from orchestrator.catalog.probes import Extra, is_recording
 from orchestrator.errors import (

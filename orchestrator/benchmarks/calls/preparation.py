@@ -28,9 +28,9 @@ from orchestrator.artifacts.object_state import in_state
 from orchestrator.artifacts.program_code import SharedLibrary, find_in_library, find_in_program, obtain_library
 from orchestrator.artifacts.sources import UserSource, user_source
 from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks, capability_grants
+from orchestrator.benchmarks.calls.call_cells import CallCell
 from orchestrator.benchmarks.calls.call_programs import system_call, user_function
 from orchestrator.benchmarks.calls.copied_programs import OWN_PROGRAM, PROGRAM
-from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.benchmarks.calls.whole_programs import WholeProgram, Workload
 from orchestrator.catalog.kernels import without_option
 from orchestrator.catalog.probes import FETCHES, Handler, KernelChange, ProbeKind, is_recording, probes, shortened

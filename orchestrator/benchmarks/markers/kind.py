@@ -21,7 +21,8 @@ from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import EvidenceError, GuestRefusal
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.fields import Entries, one_of, whole
-from orchestrator.experiment.table import DEFAULT_REPEATS, BenchmarkChoice, BenchmarkEntry, Listing, RowsTable
+from orchestrator.experiment.table import DEFAULT_REPEATS, BenchmarkChoice, RowsTable
+from orchestrator.experiment.table_kind import BenchmarkEntry, Listing
 from orchestrator.guest.channel import COMMAND_LIMIT
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.monitor import INT3

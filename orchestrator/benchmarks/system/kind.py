@@ -36,15 +36,8 @@ from orchestrator.experiment.cell import kernel_conflicts, module_parameters, ro
 from orchestrator.experiment.fields import Entries, one_of, whole
 from orchestrator.experiment.guest_spec import MachineSpec
 from orchestrator.experiment.problems import Problem, mismatch, refused, wrong
-from orchestrator.experiment.table import (
-    FEWEST_WALL_REPEATS,
-    BenchmarkChoice,
-    BenchmarkEntry,
-    Listing,
-    MatrixRow,
-    Row,
-    Table,
-)
+from orchestrator.experiment.table import FEWEST_WALL_REPEATS, BenchmarkChoice, MatrixRow, Row, Table
+from orchestrator.experiment.table_kind import BenchmarkEntry, Listing
 from orchestrator.results import parameters
 from orchestrator.results.contract import PER_RUN, UNITS, CellRecord, ReferenceValue
 from orchestrator.results.printed_json import Printed

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loaded_tables import calls_experiment, only_table
 
-from orchestrator.benchmarks.calls.table import CallsTable
+from orchestrator.benchmarks.calls.calls_table import CallsTable
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.probes import BASELINE, probes
 from orchestrator.errors import ConfigError, UsageError

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from loaded_tables import QEMU_CPUS, tables_of
 from user_trees import build_tree
 
-from orchestrator.benchmarks.calls.table import CallsTable
+from orchestrator.benchmarks.calls.calls_table import CallsTable
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.probes import BASELINE, probes
 from orchestrator.errors import ConfigError

@@ -36,7 +36,8 @@ from orchestrator.errors import (
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan
-from orchestrator.experiment.table import BenchmarkEntry, Table
+from orchestrator.experiment.table import Table
+from orchestrator.experiment.table_kind import BenchmarkEntry
 from orchestrator.guest.machine import Machine
 from orchestrator.paths import data_dir
 from orchestrator.profile.stored.profile_files import file_name

@@ -16,7 +16,7 @@ from loaded_tables import as_kind
 
 from orchestrator.artifacts.kernel_code import code_of_tree
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.benchmarks.calls.table import CallsTable, FoundPoint
+from orchestrator.benchmarks.calls.calls_table import CallsTable, FoundPoint
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import ConfigError, HostError
 from orchestrator.experiment.file import load_experiment

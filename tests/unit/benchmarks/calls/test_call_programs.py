@@ -31,12 +31,12 @@ from orchestrator.benchmarks.calls import call_programs, header_constants, measu
 from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.benchmarks.calls.call_programs import system_call, user_function
 from orchestrator.benchmarks.calls.call_results import CallOutcome, always_failing, watched_parameters
+from orchestrator.benchmarks.calls.calls_table import CallsTable
 from orchestrator.benchmarks.calls.cell_work import PointObservations
 from orchestrator.benchmarks.calls.header_constants import header_constant
 from orchestrator.benchmarks.calls.program_output import parse, parse_called, parse_watched
 from orchestrator.benchmarks.calls.samples import Measurement
 from orchestrator.benchmarks.calls.sampling import SOUNDING, Sampling, calls_before_timed
-from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.benchmarks.calls.whole_programs import WholeProgram, parse_runs
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import BuildError, ConfigError, EvidenceError, HostError, UsageError

@@ -19,12 +19,13 @@ from record_builders import cell, failed, run
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
 from orchestrator.artifacts.machine_code import direct_calls
 from orchestrator.benchmarks.calls import executed as executed_module
+from orchestrator.benchmarks.calls.call_cells import CallCell, call_cells
+from orchestrator.benchmarks.calls.calls_table import CallsTable, FoundPoint
 from orchestrator.benchmarks.calls.cell_work import GuestCache
 from orchestrator.benchmarks.calls.executed import Executed, ExecutedFunction, executed_by
 from orchestrator.benchmarks.calls.found_points import MOST_POINTS, found_points, instruction_points
 from orchestrator.benchmarks.calls.never_hit import explained
 from orchestrator.benchmarks.calls.report import REPORT
-from orchestrator.benchmarks.calls.table import CallCell, CallsTable, FoundPoint, call_cells
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import NotEntered

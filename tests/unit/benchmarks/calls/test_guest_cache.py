@@ -7,10 +7,10 @@ import pytest
 from loaded_tables import calls_experiment
 
 from orchestrator.benchmarks.calls.benchmarks import call_probe
+from orchestrator.benchmarks.calls.call_cells import CallCell
 from orchestrator.benchmarks.calls.cell_work import GuestCache, HitCounts
 from orchestrator.benchmarks.calls.counting_pass import _is_accounted_for
 from orchestrator.benchmarks.calls.samples import Figures
-from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.errors import NotEntered
 from orchestrator.experiment.plan import plan
 

@@ -12,8 +12,8 @@ from host_toolchain import a_kernel
 from loaded_tables import calls_experiment
 
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.benchmarks.calls.call_cells import CallCell
 from orchestrator.benchmarks.calls.preparation import place_refusal, set_up, unsupported_reason
-from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.experiment.plan import plan
 
 SOURCE = Path(__file__).parents[2] / "probes" / "points" / "places.S"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from loaded_tables import only_table
 
-from orchestrator.benchmarks.calls.table import CallsTable
+from orchestrator.benchmarks.calls.calls_table import CallsTable
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.experiment import Experiment

@@ -12,8 +12,8 @@ from loaded_tables import calls_experiment
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls import preparation
+from orchestrator.benchmarks.calls.call_cells import CallCell
 from orchestrator.benchmarks.calls.preparation import ProbeSetup, unsupported_reason
-from orchestrator.benchmarks.calls.table import CallCell
 from orchestrator.catalog.probes import Handler
 from orchestrator.experiment.plan import plan
 from orchestrator.probes.point import Point

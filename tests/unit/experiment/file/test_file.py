@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from loaded_tables import only_table
 from record_builders import cell
 
-from orchestrator.benchmarks.calls.table import CallsTable, call_cells
+from orchestrator.benchmarks.calls.call_cells import call_cells
+from orchestrator.benchmarks.calls.calls_table import CallsTable
 from orchestrator.benchmarks.calls.tables.layout import heading
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.cpus import cpus

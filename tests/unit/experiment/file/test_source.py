@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from loaded_tables import only_table
 
-from orchestrator.benchmarks.calls.table import CallsTable
+from orchestrator.benchmarks.calls.calls_table import CallsTable
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
