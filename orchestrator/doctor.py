@@ -18,7 +18,7 @@ from rich.text import Text
 
 from orchestrator.arch import QEMU
 from orchestrator.artifacts.debian import archive_keyring, debian_mirror
-from orchestrator.catalog.images import debian
+from orchestrator.catalog.debian_release import debian
 from orchestrator.errors import HostError, LabError
 from orchestrator.guest.accelerator import KvmSpeed, measure_kvm
 from orchestrator.guest.machine import machine_facts

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from orchestrator.catalog.images import WrittenRecipe
+from orchestrator.catalog.written_recipe import WrittenRecipe
 
 from .markdown import fenced, filled
 from .markdown import page as whole_page

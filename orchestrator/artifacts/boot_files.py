@@ -18,8 +18,9 @@ from orchestrator.arch import ARCHITECTURES, Arch
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import guest_programs
+from orchestrator.artifacts.data_disk import data_disk
 from orchestrator.artifacts.debian import AptRoot, Package, unpacked_packages
-from orchestrator.artifacts.images import OPTIONS, data_disk, pack, ready_image
+from orchestrator.artifacts.disk_images import ready_image
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import (
     BUILT_IN,
@@ -29,9 +30,10 @@ from orchestrator.artifacts.module_files import (
     unpacked_name,
     with_dependencies,
 )
-from orchestrator.catalog.images import find_disk, is_user_disk
-from orchestrator.catalog.images import image as image_recipe
+from orchestrator.artifacts.squashfs import OPTIONS, pack
+from orchestrator.catalog.image_recipes import image as image_recipe
 from orchestrator.catalog.kernels import KernelSpec, setting_options
+from orchestrator.catalog.user_disks import find_disk, is_user_disk
 from orchestrator.errors import BuildError, HostError, UsageError
 from orchestrator.files import Entry, archive, sha256_of, write_archive
 from orchestrator.guest.machine import MODULES, ChannelKind, DataDisk, RootImage, Start

@@ -16,7 +16,7 @@ from pathlib import Path
 from orchestrator.arch import ARCHITECTURES, HOST
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact, digest
-from orchestrator.catalog.images import Suites, debian
+from orchestrator.catalog.debian_release import Suites, debian
 from orchestrator.catalog.kernels import version_numbers
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.files import write_whole

@@ -22,7 +22,7 @@ from orchestrator.artifacts.kernel_image import extract
 from orchestrator.artifacts.kernel_source import kernel_source
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
-from orchestrator.catalog.images import debian
+from orchestrator.catalog.debian_release import debian
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import BuildError, HostError, LabError
 from orchestrator.files import ScratchFolder

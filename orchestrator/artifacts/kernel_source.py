@@ -12,9 +12,9 @@ from orchestrator.arch import HOST
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.debian import ANOTHER_MIRROR, AptRoot, NoSuchPackageError, Package, unpacked_packages
-from orchestrator.artifacts.images import OPTIONS, pack
+from orchestrator.artifacts.squashfs import OPTIONS, pack
 from orchestrator.catalog.data import CatalogEntry, matches_any, read
-from orchestrator.catalog.images import debian
+from orchestrator.catalog.debian_release import debian
 from orchestrator.errors import BuildError, HostError
 from orchestrator.host_packages import check_installed
 from orchestrator.paths import data_dir, data_file

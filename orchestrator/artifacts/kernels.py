@@ -30,7 +30,7 @@ from orchestrator.artifacts.kernel_image import extract, flat_image
 from orchestrator.artifacts.own_kernel_build import own_variant
 from orchestrator.artifacts.toolchain import Toolchain, compiler_in, matching_toolchain, release_in, tree_toolchain
 from orchestrator.artifacts.tree_headers import headers_digest
-from orchestrator.catalog.images import debian
+from orchestrator.catalog.debian_release import debian
 from orchestrator.catalog.kernel_variants import parameter_name
 from orchestrator.catalog.kernels import DRIVERS, IMAGE, NEWEST, RELEASE, KernelSpec, read_config, version_numbers
 from orchestrator.errors import HostError, LabError, UsageError

@@ -10,7 +10,7 @@ from pathlib import Path
 from orchestrator.arch import HOST
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.debian import unpacked_packages
-from orchestrator.catalog.images import debian
+from orchestrator.catalog.debian_release import debian
 from orchestrator.catalog.kernels import version_numbers
 from orchestrator.errors import HostError
 

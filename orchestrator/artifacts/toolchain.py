@@ -17,7 +17,7 @@ from pathlib import Path
 from orchestrator.arch import HOST
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.debian import NoSuchPackageError, unpacked_packages
-from orchestrator.catalog.images import debian
+from orchestrator.catalog.debian_release import debian
 from orchestrator.errors import HostError
 from orchestrator.process import run
 

@@ -20,7 +20,7 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact, Cache, disk_usage
 from orchestrator.artifacts.cache_entries import ALL, Kind, Removal, cache_entries, remove, set_aside, verified
 from orchestrator.artifacts.cache_faults import check_folder
-from orchestrator.artifacts.images import cached_image, ready_image
+from orchestrator.artifacts.disk_images import cached_image, ready_image
 from orchestrator.artifacts.kernel_build import kernel_lists
 from orchestrator.artifacts.kernel_config import features
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
@@ -31,7 +31,7 @@ from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.preparation import is_wrapper
 from orchestrator.benchmarks.markers.code_size import listing_lines, read_object, size_lines
 from orchestrator.catalog.data import unknown
-from orchestrator.catalog.images import image, images
+from orchestrator.catalog.image_recipes import image, images
 from orchestrator.catalog.kernels import KernelSpec, kernels
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import SUFFIXES, find_module, is_path, split_member

@@ -63,7 +63,7 @@ def _stored(words: Callable[[Store], Iterable[object]]) -> Callable[[str], list[
 
 
 kernels = _words("catalog.kernels:kernels")
-images = _words("catalog.images:images")
+images = _words("catalog.image_recipes:images")
 cpus = _words("catalog.cpus:cpus")
 price_lists = _words("catalog.price_list:priced_cpus", lambda known: known())
 templates = _words("artifacts.module_source:templates")

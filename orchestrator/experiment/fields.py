@@ -22,10 +22,11 @@ from orchestrator.catalog import kernel_variants
 from orchestrator.catalog import probes as user_probe
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.data import choices_sentence, nearest
-from orchestrator.catalog.images import find_disk, images, is_user_disk
-from orchestrator.catalog.images import image as image_recipe
+from orchestrator.catalog.image_recipes import image as image_recipe
+from orchestrator.catalog.image_recipes import images
 from orchestrator.catalog.kernels import is_path, kernels, placed
 from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.user_disks import find_disk, is_user_disk
 from orchestrator.catalog.user_files import LIBRARY_NAME, named_modinfo
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.problems import Problem, conflict, mismatch, problems_of, refused, shown, wrong

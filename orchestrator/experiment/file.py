@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from orchestrator.catalog.data import choices_sentence
-from orchestrator.catalog.images import WrittenRecipe
 from orchestrator.catalog.kernel_variants import SUFFIX
 from orchestrator.catalog.kernels import placed
 from orchestrator.catalog.probes import is_path, split_path, with_path
+from orchestrator.catalog.written_recipe import WrittenRecipe
 from orchestrator.errors import ConfigError
 from orchestrator.experiment import fields
 from orchestrator.experiment.experiment import TABLES, Experiment, Heading, NamedTable

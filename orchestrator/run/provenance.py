@@ -19,7 +19,7 @@ from orchestrator.artifacts.digests import of_file as recorded_digest
 from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.sources import OF_THE_LAB, UserSource
 from orchestrator.artifacts.toolchain import guest_toolchain
-from orchestrator.catalog.images import debian
+from orchestrator.catalog.debian_release import debian
 from orchestrator.catalog.probes import probe_name
 from orchestrator.errors import LabError, UsageError
 from orchestrator.files import sha256_of, write_whole

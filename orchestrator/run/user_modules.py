@@ -20,7 +20,7 @@ from orchestrator.artifacts.modules import (
     with_needed,
 )
 from orchestrator.artifacts.sources import UserSource, folder_source, line_source, user_source
-from orchestrator.catalog.images import SUFFIX
+from orchestrator.catalog.image_recipes import SUFFIX
 from orchestrator.catalog.probes import PREFIX, ProbeKind, written
 from orchestrator.errors import BuildError, ConfigError, UnsupportedError, UsageError
 from orchestrator.run.benchmark_kind import Prepared, Ready, Refused, failed, unsupported

@@ -15,7 +15,7 @@ from contained import contained
 from filelock import FileLock, Timeout
 from live import follow
 
-from orchestrator.artifacts.images import as_root
+from orchestrator.artifacts.user_namespace import as_root
 from orchestrator.errors import HostError, LabError
 from orchestrator.process import Finished, run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 
-from orchestrator.artifacts.images import as_root
+from orchestrator.artifacts.user_namespace import as_root
 from orchestrator.errors import HostError
 from orchestrator.process import run
 

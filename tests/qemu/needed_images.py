@@ -7,8 +7,8 @@ import pytest
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.images import Image, cached_image, ready_image
-from orchestrator.catalog.images import image
+from orchestrator.artifacts.disk_images import Image, cached_image, ready_image
+from orchestrator.catalog.image_recipes import image
 from orchestrator.paths import cache_dir
 
 

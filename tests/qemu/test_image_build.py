@@ -21,8 +21,10 @@ from needed_images import needed_image
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.debian import pin_of
-from orchestrator.artifacts.images import Image, as_root, ready_image, system_packages
-from orchestrator.catalog.images import image, images
+from orchestrator.artifacts.disk_images import Image, ready_image
+from orchestrator.artifacts.package_archive import system_packages
+from orchestrator.artifacts.user_namespace import as_root
+from orchestrator.catalog.image_recipes import image, images
 
 pytestmark = pytest.mark.qemu
 

@@ -15,8 +15,8 @@ from needed_images import needed_image
 from test_shell import shell
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.images import ready_image
-from orchestrator.catalog.images import image
+from orchestrator.artifacts.disk_images import ready_image
+from orchestrator.catalog.image_recipes import image
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 

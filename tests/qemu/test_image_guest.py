@@ -17,9 +17,9 @@ from elsewhere import ELSEWHERE
 from other_users import TRACED
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.images import ready_image
+from orchestrator.artifacts.disk_images import ready_image
 from orchestrator.artifacts.kernels import ready_kernel
-from orchestrator.catalog.images import image
+from orchestrator.catalog.image_recipes import image
 from orchestrator.errors import GuestExit, UsageError
 from orchestrator.experiment.guest_spec import guest_spec
 from orchestrator.guest.guest import Guest

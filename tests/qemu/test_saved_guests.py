@@ -25,7 +25,7 @@ from orchestrator.artifacts import digests, saved_guests
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import ready_kernel
-from orchestrator.catalog.images import image
+from orchestrator.catalog.image_recipes import image
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import GuestError

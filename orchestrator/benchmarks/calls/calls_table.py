@@ -11,9 +11,9 @@ from pydantic import AfterValidator, BeforeValidator, PrivateAttr, ValidationInf
 
 from orchestrator.benchmarks.calls.benchmarks import COUNTED_BENCHMARK, benchmarks
 from orchestrator.benchmarks.calls.call_benchmark import CallsBenchmark
-from orchestrator.catalog.images import image as image_recipe
-from orchestrator.catalog.images import is_user_disk
+from orchestrator.catalog.image_recipes import image as image_recipe
 from orchestrator.catalog.probes import BASELINE, IMAGE, Handler, is_one_liner, probe_in_catalogue
+from orchestrator.catalog.user_disks import is_user_disk
 from orchestrator.catalog.user_files import find_library
 from orchestrator.catalog.words import ProfilePart, ProfilePartWanted
 from orchestrator.experiment import fields as file_fields

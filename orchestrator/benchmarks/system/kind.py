@@ -16,8 +16,7 @@ from orchestrator.benchmarks.system.measurement import SystemSetup, measure_work
 from orchestrator.benchmarks.system.work import SystemCell, SystemTask
 from orchestrator.benchmarks.system.workloads import SystemWorkload, published_systems, system_workloads
 from orchestrator.catalog.data import choices_sentence
-from orchestrator.catalog.images import image as image_recipe
-from orchestrator.catalog.images import is_user_disk
+from orchestrator.catalog.image_recipes import image as image_recipe
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import (
     BASELINE,
@@ -29,6 +28,7 @@ from orchestrator.catalog.probes import (
     split_path,
     standard_events,
 )
+from orchestrator.catalog.user_disks import is_user_disk
 from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import ConfigError, EvidenceError
 from orchestrator.experiment import fields

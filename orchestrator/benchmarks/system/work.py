@@ -15,15 +15,16 @@ from typing import TypeVar
 from orchestrator.artifacts.boot_files import FOLDER, OUTPUT, STATUS, STEPS, progress, unattended_scripts, write_work
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact
-from orchestrator.artifacts.images import EPOCH, Image, ready_image
+from orchestrator.artifacts.disk_images import Image, ready_image
 from orchestrator.artifacts.kernel_source import PACKED_SOURCE, build_source
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import module_content, unpacked_name, with_dependencies
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.squashfs import EPOCH
 from orchestrator.benchmarks.system.system_parameters import RTT_AVG, RTT_MAX, RTT_MIN
 from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.catalog.cpus import cpus
-from orchestrator.catalog.images import image as image_recipe
+from orchestrator.catalog.image_recipes import image as image_recipe
 from orchestrator.catalog.probes import RecorderKind, recorder_kinds
 from orchestrator.errors import BuildError
 from orchestrator.experiment.cell import Cell

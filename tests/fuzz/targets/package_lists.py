@@ -6,7 +6,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from orchestrator.artifacts.debian import NoSuchPackageError, failed_suites, mirror_in, package_of, without_passwords
-from orchestrator.catalog.images import debian
+from orchestrator.catalog.debian_release import debian
 
 
 def read_package_list(data: bytes) -> None:

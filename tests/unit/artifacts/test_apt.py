@@ -29,8 +29,9 @@ from orchestrator.artifacts.debian import (
     unpacked_packages,
     versions,
 )
-from orchestrator.artifacts.images import system_archive
-from orchestrator.catalog.images import ImageRecipe, debian
+from orchestrator.artifacts.package_archive import system_archive
+from orchestrator.catalog.debian_release import debian
+from orchestrator.catalog.image_recipes import ImageRecipe
 from orchestrator.errors import HostError
 from orchestrator.process import Finished
 

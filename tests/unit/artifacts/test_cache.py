@@ -17,7 +17,7 @@ from file_permissions import modes_count
 from namespaces import OWN_MOUNTS, fork_with_mount
 from other_processes import FOR_EVER, FORK, wait_while_alive
 
-from orchestrator.artifacts import images
+from orchestrator.artifacts import disk_images
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache, digest, disk_usage
 from orchestrator.artifacts.cache_entries import cache_entries
@@ -305,13 +305,13 @@ def test_a_living_builders_folder_is_kept_however_old_the_clock_makes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    living, abandoned = (tmp_path / f"{images._WORK_PREFIX}{name}" for name in ("living", "abandoned"))
+    living, abandoned = (tmp_path / f"{disk_images._WORK_PREFIX}{name}" for name in ("living", "abandoned"))
     long_ago = time.time() - WEEKS
     for folder in (living, abandoned):
         folder.mkdir()
         os.utime(folder, (long_ago, long_ago))
     descriptor = os.open(living, os.O_RDONLY)  # another process has a lock by another open file
     fcntl.flock(descriptor, fcntl.LOCK_SH)
-    with images._work_folder((), 1) as work:
+    with disk_images._work_folder((), 1) as work:
         assert sorted(tmp_path.iterdir()) == sorted([living, work])
     os.close(descriptor)

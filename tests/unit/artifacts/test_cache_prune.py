@@ -18,7 +18,7 @@ import pytest
 from other_processes import FOR_EVER, FORK, wait_while_alive
 from typer.testing import CliRunner
 
-from orchestrator.artifacts import images
+from orchestrator.artifacts import disk_images
 from orchestrator.artifacts.cache import ENVIRONMENT_STAMP, Artifact, Cache, digest, disk_usage
 from orchestrator.artifacts.cache_entries import ALL, Kind, cache_entries
 from orchestrator.cli.main import app
@@ -423,7 +423,7 @@ def test_an_artifact_knows_when_it_was_used(cache: Cache) -> None:
 
 
 def test_every_kind_that_the_lab_makes_is_known() -> None:
-    package = Path(images.__file__).parents[1]
+    package = Path(disk_images.__file__).parents[1]
     made = re.compile(r'(?:^[A-Z_]*KIND = |\.obtain\(\s*)"([a-z-]+)"', re.M)
     found = {kind for file in package.rglob("*.py") for kind in made.findall(file.read_text())}
     assert {"images", "kernel-functions", "prepared-builds"} <= found <= set(Kind)

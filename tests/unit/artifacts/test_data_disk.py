@@ -15,7 +15,7 @@ from file_permissions import reading_by_modes
 from orchestrator import host_packages
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.images import data_disk
+from orchestrator.artifacts.data_disk import data_disk
 from orchestrator.errors import HostError, UsageError
 
 pytestmark = pytest.mark.skipif(

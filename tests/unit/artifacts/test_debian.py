@@ -30,7 +30,7 @@ from orchestrator.artifacts.debian import (
     without_passwords,
 )
 from orchestrator.artifacts.kernels import newest_packages
-from orchestrator.catalog.images import Suites, debian
+from orchestrator.catalog.debian_release import Suites, debian
 from orchestrator.catalog.kernels import kernel, version_numbers
 from orchestrator.errors import HostError, LabError, UsageError
 

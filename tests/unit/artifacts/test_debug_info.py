@@ -22,7 +22,7 @@ from orchestrator.artifacts.debug_info import (
 )
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module, build_modules
-from orchestrator.catalog.images import Suites
+from orchestrator.catalog.debian_release import Suites
 
 SOURCE = "int number;\nvoid _start(void)\n{\n\tnumber = 5;\n}\n"
 

@@ -17,14 +17,16 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestrator import host_packages
-from orchestrator.artifacts import images as image_build
+from orchestrator.artifacts import disk_images
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache, digest
 from orchestrator.artifacts.cache_entries import ALL, Kind, cache_entries
 from orchestrator.artifacts.debian import Package, inputs_of, pin_of
-from orchestrator.artifacts.images import _namespace, cached_image, index, ready_image, system_packages
+from orchestrator.artifacts.disk_images import cached_image, ready_image
+from orchestrator.artifacts.package_archive import index, system_packages
 from orchestrator.artifacts.usage import release
-from orchestrator.catalog.images import ImageRecipe, image, images
+from orchestrator.artifacts.user_namespace import _namespace
+from orchestrator.catalog.image_recipes import ImageRecipe, image, images
 from orchestrator.cli.main import app
 from orchestrator.errors import ConfigError, HostError
 
@@ -151,7 +153,7 @@ def put_in(cache: Cache, recipe: ImageRecipe) -> Path:
         (folder / "packages.txt").write_text("".join(f"{p.name} {p.version}\n" for p in CHOSEN))
         (folder / "files.txt").write_text("d 755 0:0 .\n")
 
-    inputs = image_build._inputs(recipe, digest(inputs_of(CHOSEN)))
+    inputs = disk_images._inputs(recipe, digest(inputs_of(CHOSEN)))
     cache.obtain("images", inputs, recipe.name, fill)
     return pin
 
@@ -171,9 +173,9 @@ def test_an_image_is_there_as_long_as_nothing_that_counts_is_another(
     for change in ({"init": "systemd"}, {"size": 3 << 30}, {"arch": "x86_64"}, {"packages": ("gdb", *recipe.packages)}):
         with pytest.raises(HostError, match="image debian-i386 is not in the cache"):
             ready_image(offline, recipe.model_copy(update=change))
-    another = {**image_build.scripts(), "finish.sh": "# another"}
+    another = {**disk_images.scripts(), "finish.sh": "# another"}
     with monkeypatch.context() as patched:
-        patched.setattr(image_build, "scripts", lambda: another)
+        patched.setattr(disk_images, "scripts", lambda: another)
         assert cached_image(offline, recipe) is None
     pin.write_text(json.dumps([asdict(CHOSEN[0])]))
     assert cached_image(offline, recipe) is None
@@ -272,13 +274,13 @@ def test_remains_of_a_killed_build_are_removed_by_a_later_one(tmp_path: Path, mo
     for folder in (left, kept):
         (folder / "tree").mkdir(parents=True)
     link.symlink_to(kept)
-    with image_build._work_folder((), 1) as work:
+    with disk_images._work_folder((), 1) as work:
         assert sorted(tmp_path.iterdir()) == sorted([work, link, kept])
         assert (kept / "tree").is_dir()
     assert sorted(tmp_path.iterdir()) == sorted([link, kept])
     with (
         pytest.raises(HostError, match=r"needs 1000000\.0 GB in .*, and .* are free"),
-        image_build._work_folder((), 10**15),
+        disk_images._work_folder((), 10**15),
     ):
         pass
 

@@ -23,7 +23,7 @@ from orchestrator.artifacts.toolchain import (
     release_in,
     tree_toolchain,
 )
-from orchestrator.catalog.images import debian
+from orchestrator.catalog.debian_release import debian
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import HostError
 

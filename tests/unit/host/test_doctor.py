@@ -15,7 +15,7 @@ from rich.console import Console
 
 from orchestrator import doctor
 from orchestrator.artifacts import debian as debian_mirror
-from orchestrator.catalog.images import debian
+from orchestrator.catalog.debian_release import debian
 from orchestrator.doctor import Finding, Status, exit_status, render
 from orchestrator.errors import HostError
 from orchestrator.guest.accelerator import KvmSpeed

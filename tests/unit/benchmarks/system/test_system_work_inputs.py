@@ -14,7 +14,7 @@ from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.system.work import SystemTask, system_inputs
 from orchestrator.benchmarks.system.workloads import system_workloads
-from orchestrator.catalog.images import images
+from orchestrator.catalog.image_recipes import images
 from orchestrator.errors import ConfigError, HostError
 from orchestrator.paths import data_dir
 
