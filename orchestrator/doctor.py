@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator.arch import QEMU
-from orchestrator.artifacts.debian import archive_keyring, debian_mirror
+from orchestrator.artifacts.debian_mirror import archive_keyring, debian_mirror
 from orchestrator.catalog.debian_release import debian
 from orchestrator.errors import HostError, LabError
 from orchestrator.guest.accelerator import KvmSpeed, measure_kvm

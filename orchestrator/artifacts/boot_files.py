@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
 from orchestrator.arch import ARCHITECTURES, Arch
+from orchestrator.artifacts.apt_root import AptRoot
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import guest_programs
 from orchestrator.artifacts.data_disk import data_disk
-from orchestrator.artifacts.debian import AptRoot, Package, unpacked_packages
+from orchestrator.artifacts.debian_package import Package
 from orchestrator.artifacts.disk_images import ready_image
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import (
@@ -31,6 +32,7 @@ from orchestrator.artifacts.module_files import (
     with_dependencies,
 )
 from orchestrator.artifacts.squashfs import OPTIONS, pack
+from orchestrator.artifacts.unpacked_packages import unpacked_packages
 from orchestrator.catalog.image_recipes import image as image_recipe
 from orchestrator.catalog.kernels import KernelSpec, setting_options
 from orchestrator.catalog.user_disks import find_disk, is_user_disk

@@ -12,8 +12,9 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection
 
 from orchestrator.arch import ARCHITECTURES, HOST
+from orchestrator.artifacts.apt_root import AptRoot
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.debian import AptRoot, NoSuchPackageError, Package, PackageSet, pinned_artifact
+from orchestrator.artifacts.debian_package import NoSuchPackageError, Package
 from orchestrator.artifacts.kbuild import kbuild_of, make_modules, scratch_folder
 from orchestrator.artifacts.kernel_build import KernelBuild, build_lists, compile_kernel
 from orchestrator.artifacts.kernel_code import VMLINUX
@@ -22,6 +23,7 @@ from orchestrator.artifacts.kernel_image import extract
 from orchestrator.artifacts.kernel_source import kernel_source
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.pinned_packages import PackageSet, pinned_artifact
 from orchestrator.catalog.debian_release import debian
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import BuildError, HostError, LabError

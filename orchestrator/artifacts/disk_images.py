@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 
 from orchestrator.arch import ARCHITECTURES
-from orchestrator.artifacts import debian
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact, digest, disk_usage
 from orchestrator.artifacts.package_archive import system_archive, system_packages
+from orchestrator.artifacts.pinned_packages import chosen, inputs_of, pin_of, versions
 from orchestrator.artifacts.squashfs import EPOCH
 from orchestrator.artifacts.user_namespace import as_root
 from orchestrator.catalog.image_recipes import ImageRecipe
@@ -46,7 +46,7 @@ def build_image(context: BuildContext, recipe: ImageRecipe, archive: Artifact, f
     """Build an image's qcow2 and squashfs, and records of its packages and files. Raises BuildError, HostError."""
     check_installed("image-packages.txt", "building an image")
     prefix = as_root()
-    packages = debian.versions(archive)
+    packages = versions(archive)
     with _work_folder(prefix, disk_usage(archive.path) * _EXPANSION) as work:
         context.say(
             f"building image {recipe.name} of {len(packages)} packages: one to ten minutes, as fast as the host is"
@@ -122,10 +122,10 @@ def ready_image(context: BuildContext, recipe: ImageRecipe) -> Image:
 
 def cached_image(context: BuildContext, recipe: ImageRecipe) -> Image | None:
     """The image of ``recipe`` with the packages pinned for it, if cached."""
-    packages = debian.chosen(debian.pin_of(context, system_packages(recipe).name))
+    packages = chosen(pin_of(context, system_packages(recipe).name))
     if packages is None:
         return None
-    archive = debian.inputs_of(packages)
+    archive = inputs_of(packages)
     context.cache.find("archives", archive)  # marks the archive, and so the pin, as used with its image
     artifact = context.cache.get("images", _inputs(recipe, digest(archive)))
     return _image(recipe, artifact) if artifact is not None else None

@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from orchestrator.arch import HOST
+from orchestrator.artifacts.apt_root import AptRoot
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact
-from orchestrator.artifacts.debian import ANOTHER_MIRROR, AptRoot, NoSuchPackageError, Package, unpacked_packages
+from orchestrator.artifacts.debian_mirror import ANOTHER_MIRROR
+from orchestrator.artifacts.debian_package import NoSuchPackageError, Package
 from orchestrator.artifacts.squashfs import OPTIONS, pack
+from orchestrator.artifacts.unpacked_packages import unpacked_packages
 from orchestrator.catalog.data import CatalogEntry, matches_any, read
 from orchestrator.catalog.debian_release import debian
 from orchestrator.errors import BuildError, HostError

@@ -10,26 +10,22 @@ from functools import cached_property
 from pathlib import Path
 
 from orchestrator.arch import ARCHITECTURES, HOST
+from orchestrator.artifacts.apt_root import AptRoot
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.built_tree import check_built
 from orchestrator.artifacts.cache import Artifact, digest
-from orchestrator.artifacts.debian import (
-    ANOTHER_MIRROR,
-    AptRoot,
-    NoSuchPackageError,
-    Package,
-    origins,
-    unpacked_packages,
-    versions,
-)
+from orchestrator.artifacts.debian_mirror import ANOTHER_MIRROR
+from orchestrator.artifacts.debian_package import NoSuchPackageError, Package
 from orchestrator.artifacts.function_entry import entry_offset
 from orchestrator.artifacts.kernel_build import built_kernel
 from orchestrator.artifacts.kernel_code import SYSTEM_MAP, VMLINUX, KernelCode, code_of_tree, write_code
 from orchestrator.artifacts.kernel_config import implied_options
 from orchestrator.artifacts.kernel_image import extract, flat_image
 from orchestrator.artifacts.own_kernel_build import own_variant
+from orchestrator.artifacts.pinned_packages import origins, versions
 from orchestrator.artifacts.toolchain import Toolchain, compiler_in, matching_toolchain, release_in, tree_toolchain
 from orchestrator.artifacts.tree_headers import headers_digest
+from orchestrator.artifacts.unpacked_packages import unpacked_packages
 from orchestrator.catalog.debian_release import debian
 from orchestrator.catalog.kernel_variants import parameter_name
 from orchestrator.catalog.kernels import DRIVERS, IMAGE, NEWEST, RELEASE, KernelSpec, read_config, version_numbers

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchestrator.arch import HOST
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.debian import unpacked_packages
+from orchestrator.artifacts.unpacked_packages import unpacked_packages
 from orchestrator.catalog.debian_release import debian
 from orchestrator.catalog.kernels import version_numbers
 from orchestrator.errors import HostError

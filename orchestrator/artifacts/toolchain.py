@@ -16,7 +16,8 @@ from pathlib import Path
 
 from orchestrator.arch import HOST
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.debian import NoSuchPackageError, unpacked_packages
+from orchestrator.artifacts.debian_package import NoSuchPackageError
+from orchestrator.artifacts.unpacked_packages import unpacked_packages
 from orchestrator.catalog.debian_release import debian
 from orchestrator.errors import HostError
 from orchestrator.process import run

@@ -16,7 +16,7 @@ from host_apt import Setting, Suite
 from live import follow
 
 from orchestrator.artifacts.cache import digest
-from orchestrator.artifacts.debian import archive_keyring
+from orchestrator.artifacts.debian_mirror import archive_keyring
 from orchestrator.errors import HostError, LabError
 
 _DAYS = 3.0

@@ -19,7 +19,8 @@ from host_pip import pip_settings
 from package_pool import lent
 from readme import TwoCommands, promised_table, two_commands
 
-from orchestrator.artifacts.debian import ANOTHER_MIRROR, TAKE_EXPIRED, archive_keyring
+from orchestrator.artifacts.apt_root import TAKE_EXPIRED
+from orchestrator.artifacts.debian_mirror import ANOTHER_MIRROR, archive_keyring
 from orchestrator.errors import HostError, LabError
 from orchestrator.paths import cache_dir
 from orchestrator.process import Finished, run

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-from orchestrator.artifacts.debian import ANOTHER_MIRROR, debian_mirror
+from orchestrator.artifacts.debian_mirror import ANOTHER_MIRROR, debian_mirror
 from orchestrator.errors import HostError
 from orchestrator.process import Finished, run
 

@@ -20,9 +20,9 @@ from needed_images import needed_image
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.debian import pin_of
 from orchestrator.artifacts.disk_images import Image, ready_image
 from orchestrator.artifacts.package_archive import system_packages
+from orchestrator.artifacts.pinned_packages import pin_of
 from orchestrator.artifacts.user_namespace import as_root
 from orchestrator.catalog.image_recipes import image, images
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from orchestrator.artifacts.debian import NoSuchPackageError, failed_suites, mirror_in, package_of, without_passwords
+from orchestrator.artifacts.apt_root import failed_suites
+from orchestrator.artifacts.debian_mirror import mirror_in, without_passwords
+from orchestrator.artifacts.debian_package import NoSuchPackageError, package_of
 from orchestrator.catalog.debian_release import debian
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from fuzz.scratch import file, folder
-from orchestrator.artifacts.debian import chosen
+from orchestrator.artifacts.pinned_packages import chosen
 from orchestrator.benchmarks.registry import reports
 from orchestrator.errors import LabError, UsageError
 from orchestrator.nightly.night import NightlyMarker

@@ -15,21 +15,15 @@ import pytest
 from debian_archive import DebianArchive, SigningKey
 from namespaces import OWN_MOUNTS, fork_with_mount
 
-from orchestrator.artifacts import debian as apt
-from orchestrator.artifacts import debian as debian_mirror
-from orchestrator.artifacts import debian as pins
+from orchestrator.artifacts import apt_root, debian_mirror, pinned_packages
+from orchestrator.artifacts.apt_root import AptRoot
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.debian import (
-    AptRoot,
-    DebianMirror,
-    NoSuchPackageError,
-    origins,
-    package_of,
-    unpacked_packages,
-    versions,
-)
+from orchestrator.artifacts.debian_mirror import DebianMirror
+from orchestrator.artifacts.debian_package import NoSuchPackageError, Package, package_of
 from orchestrator.artifacts.package_archive import system_archive
+from orchestrator.artifacts.pinned_packages import origins, versions
+from orchestrator.artifacts.unpacked_packages import unpacked_packages
 from orchestrator.catalog.debian_release import debian
 from orchestrator.catalog.image_recipes import ImageRecipe
 from orchestrator.errors import HostError
@@ -98,9 +92,9 @@ def bench(folder: str, home: str) -> tuple[BuildContext, AptRoot, list[str]]:
     keyrings = [str(SigningKey(Path(home)).public)]
     ours = debian().model_copy(update={"keyrings": keyrings, "suites": [debian().release]})
     patch = pytest.MonkeyPatch()  # of a process that ends with the check
-    for module in (debian_mirror, apt, pins):
+    for module in (debian_mirror, apt_root, pinned_packages):
         patch.setattr(module, "debian", lambda: ours)
-    patch.setattr(apt, "_PAUSE", 0.0)
+    patch.setattr(apt_root, "_PAUSE", 0.0)
     printed: list[str] = []
     context = BuildContext(Cache(Path(folder) / "a cache"), say=printed.append)
     return context, AptRoot(context, ["amd64", "i386"]), printed
@@ -130,7 +124,7 @@ def check_show_and_download(folder: str, home: str) -> None:
 def check_pin(folder: str, home: str) -> None:
     context, _, printed = bench(folder, home)
 
-    def choose(root: AptRoot) -> list[apt.Package]:
+    def choose(root: AptRoot) -> list[Package]:
         return [root.show("lab-tool", "i386"), root.show("lab-data", "all")]
 
     chosen = unpacked_packages(context, "tools", "i386", choose)
@@ -333,13 +327,13 @@ SUITES = ("bookworm", "bookworm-updates", "bookworm-security")
     ],
 )
 def test_the_suites_that_apt_complains_of(printed: str, failed: list[str]) -> None:
-    assert apt.failed_suites(printed, SUITES) == failed
+    assert apt_root.failed_suites(printed, SUITES) == failed
 
 
 @pytest.mark.parametrize("status", [401, 403, 407, 404, 500])
 def test_a_mirror_that_gives_nothing_out_is_distinguished_from_one_that_lacks_the_release(status: int) -> None:
     words = f"Err:1 http://a.invalid/debian bookworm InRelease\n  {status}  Something\nE: The repository is not signed."
-    error = apt._without_lists(
+    error = apt_root._without_lists(
         DebianMirror("http://me:secret@a.invalid/debian", None), debian(), Finished((), 100, "", words)
     )
     assert (f"it answers {status}" in error.what) == (status != 404)
@@ -358,7 +352,7 @@ def check_password(folder: str, home: str) -> None:
 def check_no_mirror(folder: str, home: str) -> None:
     """What mmdebstrap takes by default is taken, and without mmdebstrap there is a hint."""
     _, root, _ = bench(folder, home)
-    assert apt.default_mirror() is not None or shutil.which("mmdebstrap") is None
+    assert debian_mirror.default_mirror() is not None or shutil.which("mmdebstrap") is None
     patch = pytest.MonkeyPatch()  # of a process that ends with the check
     with patch.context() as without:
         without.setattr(shutil, "which", lambda name: None)

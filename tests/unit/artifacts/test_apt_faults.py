@@ -16,8 +16,10 @@ from namespaces import OWN_MOUNTS
 from other_processes import FORK
 from test_apt import NEEDS_APT, bench, forget_lists, with_sources
 
+from orchestrator.artifacts.apt_root import AptRoot
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.debian import AptRoot, Package, unpacked_packages
+from orchestrator.artifacts.debian_package import Package
+from orchestrator.artifacts.unpacked_packages import unpacked_packages
 from orchestrator.errors import HostError
 
 pytestmark = [NEEDS_APT, OWN_MOUNTS]

@@ -18,10 +18,10 @@ from namespaces import OWN_MOUNTS, fork_with_mount
 from other_processes import FOR_EVER, FORK, wait_while_alive
 
 from orchestrator.artifacts import disk_images
+from orchestrator.artifacts.apt_root import AptRoot
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache, digest, disk_usage
 from orchestrator.artifacts.cache_entries import cache_entries
-from orchestrator.artifacts.debian import AptRoot
 from orchestrator.artifacts.usage import DAY
 from orchestrator.errors import BuildError, HostError, LabError
 from orchestrator.steps import step_echo

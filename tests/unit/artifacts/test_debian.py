@@ -12,24 +12,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.artifacts import debian as module
-from orchestrator.artifacts import debian as pins
-from orchestrator.artifacts import debian as unpacking
+from orchestrator.artifacts import debian_mirror as mirrors
+from orchestrator.artifacts import pinned_packages
+from orchestrator.artifacts import unpacked_packages as unpacking
+from orchestrator.artifacts.apt_root import AptRoot
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact, Cache
-from orchestrator.artifacts.debian import (
-    AptRoot,
+from orchestrator.artifacts.debian_mirror import (
     DebianMirror,
-    NoSuchPackageError,
-    Package,
     archive_keyring,
     debian_mirror,
     mirror_in,
-    unpacked_packages,
-    versions,
     without_passwords,
 )
+from orchestrator.artifacts.debian_package import NoSuchPackageError, Package
 from orchestrator.artifacts.kernels import newest_packages
+from orchestrator.artifacts.pinned_packages import versions
+from orchestrator.artifacts.unpacked_packages import unpacked_packages
 from orchestrator.catalog.debian_release import Suites, debian
 from orchestrator.catalog.kernels import kernel, version_numbers
 from orchestrator.errors import HostError, LabError, UsageError
@@ -181,7 +180,7 @@ def test_a_password_is_for_apt_alone() -> None:
 def test_every_suite_asks_for_debians_own_signature(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     keyring = tmp_path / "keyring.gpg"
     release = debian().model_copy(update={"keyrings": [str(tmp_path / "none.gpg"), str(keyring)]})
-    monkeypatch.setattr(module, "debian", lambda: release)
+    monkeypatch.setattr(mirrors, "debian", lambda: release)
     with pytest.raises(HostError, match="keys of Debian's archive") as caught:
         DebianMirror(A, None).sources(debian())
     assert "debian-archive-keyring" in caught.value.hint
@@ -267,7 +266,7 @@ def packages_of(
         def has(self, packages: Sequence[Package]) -> bool:
             return all(package.name in lists[self.suites.release] for package in packages)
 
-    monkeypatch.setattr(pins, "AptRoot", Root)
+    monkeypatch.setattr(pinned_packages, "AptRoot", Root)
     monkeypatch.setattr(unpacking, "_unpack", lambda *_: None)
     return newest_packages(BuildContext(Cache(folder), say=said.append, offline=offline), kernel(name))
 

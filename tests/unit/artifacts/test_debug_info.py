@@ -11,7 +11,7 @@ import pytest
 from debian_archive import DebianArchive, SigningKey
 from tiny_modules import tiny_kernel, tiny_module
 
-from orchestrator.artifacts import debian, debug_info
+from orchestrator.artifacts import debian_mirror, debug_info, pinned_packages
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.debug_info import (
     NoDebugInfoError,
@@ -115,9 +115,9 @@ def test_only_vmlinux_of_debians_package_is_kept(
     built = linked(tmp_path / "built", "-g")
     archive.publish(name, "1.0-2", "amd64", files={"usr/lib/debug/boot/vmlinux-1.0": built})
     monkeypatch.setenv("ORCHESTRATOR_DEBIAN_MIRROR", archive.uri)
-    monkeypatch.setattr(debian, "archive_keyring", lambda: key.public)
+    monkeypatch.setattr(debian_mirror, "archive_keyring", lambda: key.public)
     suites = Suites(release="stable", title="a test's Debian", suites=["stable"])
-    monkeypatch.setattr(debian, "debian", lambda: suites)
+    monkeypatch.setattr(pinned_packages, "debian", lambda: suites)
     folder = tmp_path / "code"
     measured = replace(
         tiny_kernel(tmp_path / "kernel"),

@@ -21,9 +21,10 @@ from orchestrator.artifacts import disk_images
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache, digest
 from orchestrator.artifacts.cache_entries import ALL, Kind, cache_entries
-from orchestrator.artifacts.debian import Package, inputs_of, pin_of
+from orchestrator.artifacts.debian_package import Package
 from orchestrator.artifacts.disk_images import cached_image, ready_image
 from orchestrator.artifacts.package_archive import index, system_packages
+from orchestrator.artifacts.pinned_packages import inputs_of, pin_of
 from orchestrator.artifacts.usage import release
 from orchestrator.artifacts.user_namespace import _namespace
 from orchestrator.catalog.image_recipes import ImageRecipe, image, images

@@ -13,7 +13,7 @@ from host_toolchain import HOST_TOOLCHAIN
 from orchestrator.artifacts import toolchain
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact, Cache
-from orchestrator.artifacts.debian import NoSuchPackageError
+from orchestrator.artifacts.debian_package import NoSuchPackageError
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.toolchain import (
     Toolchain,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from orchestrator import doctor
-from orchestrator.artifacts import debian as debian_mirror
+from orchestrator.artifacts import debian_mirror
 from orchestrator.catalog.debian_release import debian
 from orchestrator.doctor import Finding, Status, exit_status, render
 from orchestrator.errors import HostError
