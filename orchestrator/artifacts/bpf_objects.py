@@ -16,11 +16,13 @@ from elftools.elf.sections import SymbolTableSection
 
 from orchestrator.arch import BPF_TARGET, HOST
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.compiler import Compiled, bpf_tool, build_environment, compiling_in
+from orchestrator.artifacts.compiler import build_environment, compiling_in
 from orchestrator.artifacts.diagnostics import compile_error
+from orchestrator.artifacts.guest_programs import bpf_tool
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.libbpf_headers import newer_libbpf
 from orchestrator.artifacts.sources import UserSource, files_read, read_c_source, user_source
+from orchestrator.artifacts.user_programs import Compiled
 from orchestrator.catalog.compiler_flags import FLAGS_FILE, CompilerFlags, flags_beside
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.kernels import without_option

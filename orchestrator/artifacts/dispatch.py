@@ -21,29 +21,18 @@ from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.machine_code import Instruction, Memory, Operand, decoded
 
 _SWITCHES: dict[Arch, str] = {"i386": "ia32_sys_call", "x86_64": "x64_sys_call"}
-
-
 _TABLES: dict[tuple[int, Arch], str] = {
     (4, "i386"): "sys_call_table",
     (8, "i386"): "ia32_sys_call_table",
     (8, "x86_64"): "sys_call_table",
 }
-
-
 _WRAPPERS: dict[Arch, re.Pattern[str]] = {
     "i386": re.compile(r"__ia32_(compat_)?sys_"),
     "x86_64": re.compile(r"__x64_sys_"),
 }
-
-
 _NUMBER_AT = {4: "edx", 8: "esi"}  # the second argument's register: of -mregparm=3, and of the x86_64 ABI
-
-
 _LONGEST_WAY = 200  # instructions for one number; a balanced tree of compares for 450 numbers takes some 40
-
-
 _LONGEST_INSTRUCTION = 15
-
 
 # Whether a conditional jump is taken, given the two numbers that were compared: ja... as unsigned, jg... as signed.
 _CONDITIONS: Mapping[str, Callable[[int, int], bool]] = {

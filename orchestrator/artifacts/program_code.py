@@ -22,10 +22,10 @@ from elftools.elf.sections import NoteSection, StringTableSection, Symbol, Symbo
 
 from orchestrator.arch import ARCHITECTURES, Arch
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.compiler import LIBRARIES, shared_library
 from orchestrator.artifacts.disk_images import FILES, Image, ready_image
 from orchestrator.artifacts.machine_code import decoded
 from orchestrator.artifacts.sources import UserSource, user_source
+from orchestrator.artifacts.user_programs import LIBRARIES, shared_library
 from orchestrator.catalog.image_recipes import image as image_recipe
 from orchestrator.catalog.user_files import DAMAGED, LARGEST, LIBRARY_NAME, UserLibrary
 from orchestrator.errors import BuildError

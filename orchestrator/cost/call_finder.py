@@ -12,10 +12,10 @@ from pathlib import Path
 from pydantic_core import PydanticCustomError
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.compiler import compiled_workload
 from orchestrator.artifacts.kernel_events import events
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import missing_module_reason
+from orchestrator.artifacts.user_programs import compiled_workload
 from orchestrator.benchmarks.calls.call_programs import Calls, user_function
 from orchestrator.catalog.data import existing_file, unknown
 from orchestrator.catalog.probes import CALL_PREFIX, is_one_liner, probe_in_catalogue

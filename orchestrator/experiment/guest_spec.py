@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import BeforeValidator, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from orchestrator.artifacts.boot_files import image_arch, unsupported_reason
+from orchestrator.artifacts.guest_disks import image_arch, unsupported_reason
 from orchestrator.attribute_docs import attribute_docs
 from orchestrator.catalog.cpus import CpuModel
 from orchestrator.catalog.cpus import cpu as cpu_model

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
-from orchestrator.artifacts.boot_files import unsupported_reason
+from orchestrator.artifacts.guest_disks import unsupported_reason
 from orchestrator.catalog import kernel_variants
 from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.catalog.kernels import KernelSpec

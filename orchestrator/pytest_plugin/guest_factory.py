@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.artifacts.boot_files import disk_drivers
 from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.initramfs import disk_drivers
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.errors import UsageError
 from orchestrator.guest.hub import Hub

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.artifacts.boot_files import initramfs, ready_disks
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.compiler import qemu_plugin
+from orchestrator.artifacts.guest_disks import ready_disks
+from orchestrator.artifacts.initramfs import initramfs
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.qemu_plugins import qemu_plugin
 from orchestrator.catalog.cpus import CpuModel, cpu, cpu_caches, cpus
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.kernels import KernelSpec

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
-from orchestrator.artifacts.boot_files import OUTPUT, STATUS, progress, write_work
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.unattended_initramfs import OUTPUT, STATUS, progress, write_work
 from orchestrator.errors import EvidenceError, GuestError, GuestHang, UnsupportedError
 from orchestrator.guest.console import QUOTED_LINES
 from orchestrator.guest.guest import Guest

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.boot_files import initramfs
 from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.initramfs import initramfs
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.catalog.kernels import kernels
 from orchestrator.experiment.guest_spec import GuestSpec

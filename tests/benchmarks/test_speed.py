@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.boot_files import initramfs
 from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.initramfs import initramfs
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels

@@ -12,7 +12,7 @@ from experiment_boot import artifacts_of, boot_of_calls
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.compiler import compiled_workload
+from orchestrator.artifacts.user_programs import compiled_workload
 from orchestrator.benchmarks.calls.call_programs import user_function
 from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.paths import cache_dir

@@ -11,7 +11,7 @@ from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.compiler import bpf_tool
+from orchestrator.artifacts.guest_programs import bpf_tool
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest

@@ -8,8 +8,8 @@ from function_tracer import traced_function
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.compiler import bpf_tool
 from orchestrator.artifacts.function_entry import tracer_place
+from orchestrator.artifacts.guest_programs import bpf_tool
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError

@@ -13,7 +13,7 @@ from experiment_boot import boot_of_calls, measured_call, prepared_for
 from needed_images import needed_image
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.compiler import bpf_tool
+from orchestrator.artifacts.guest_programs import bpf_tool
 from orchestrator.catalog.bpftrace_text import UnreadTextError, attach_points
 from orchestrator.catalog.probes import IMAGE, probes
 from orchestrator.errors import EvidenceError

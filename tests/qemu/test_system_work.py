@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.boot_files import OUTPUT, STATUS, write_work
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.unattended_initramfs import OUTPUT, STATUS, write_work
 from orchestrator.benchmarks.system.work import (
     REPORT,
     REPORT_AFTER,

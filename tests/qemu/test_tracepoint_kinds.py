@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.compiler import bpf_tool
 from orchestrator.artifacts.function_entry import tracer_place
+from orchestrator.artifacts.guest_programs import bpf_tool
 from orchestrator.catalog.probes import ProbeKind, probe_kind
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.bpf_attachment import bpf_attached

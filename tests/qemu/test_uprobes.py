@@ -14,8 +14,9 @@ from experiment_boot import boot_of, boot_of_calls, measured_call, prepared_for
 
 from orchestrator.arch import INT3
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.compiler import bpf_tool, compiled_workload
+from orchestrator.artifacts.guest_programs import bpf_tool
 from orchestrator.artifacts.program_code import find_in_program
+from orchestrator.artifacts.user_programs import compiled_workload
 from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS, Calls, user_function
 from orchestrator.benchmarks.calls.copied_programs import OWN_PROGRAM
 from orchestrator.catalog.kernels import kernels

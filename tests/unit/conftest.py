@@ -14,7 +14,7 @@ from built_code import build_tree
 from host_toolchain import HOST_TOOLCHAIN
 from hypothesis import HealthCheck, settings
 
-from orchestrator.artifacts import compiler
+from orchestrator.artifacts import compiler, guest_programs, user_programs
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
 
 _EXAMPLES = 12
@@ -46,7 +46,8 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def host_compiles() -> Iterator[None]:
     """The host's compiler passes for the guests'."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler, "guest_toolchain", lambda context: HOST_TOOLCHAIN)
+        for module in (compiler, guest_programs, user_programs):
+            patch.setattr(module, "guest_toolchain", lambda context: HOST_TOOLCHAIN)
         yield
 
 

@@ -16,7 +16,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 from pydantic import BeforeValidator
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.compiler import bpf_tool
+from orchestrator.artifacts.guest_programs import bpf_tool
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.attaching import attach_parameters

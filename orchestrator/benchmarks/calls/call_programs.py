@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.artifacts.compiler import LIBRARIES
 from orchestrator.artifacts.program_code import SharedLibrary
+from orchestrator.artifacts.user_programs import LIBRARIES
 from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.benchmarks.calls.call_results import Expected, check_expected
 from orchestrator.benchmarks.calls.copied_programs import OWN_PROGRAM, put_program

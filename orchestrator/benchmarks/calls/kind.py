@@ -7,12 +7,12 @@ from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
-from orchestrator.artifacts.boot_files import are_as_packed
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.compiler import qemu_plugin
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
+from orchestrator.artifacts.modules_disk import are_as_packed
+from orchestrator.artifacts.qemu_plugins import qemu_plugin
 from orchestrator.benchmarks.calls.benchmarks import benchmarks, capability_grants
 from orchestrator.benchmarks.calls.call_cells import CallCell, call_cells, profiled_cell
 from orchestrator.benchmarks.calls.call_programs import MOST_TURNS, Calls

@@ -16,9 +16,9 @@ from typing import TypeVar
 from orchestrator.arch import ARCHITECTURES
 from orchestrator.artifacts.bpf_objects import BpfObject, bpf_object, user_section
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.compiler import bpf_tool, compiled_workload
 from orchestrator.artifacts.dispatch import UnknownDispatchError, dispatched
 from orchestrator.artifacts.function_entry import entry_offset, tracer_place
+from orchestrator.artifacts.guest_programs import bpf_tool
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import loaded_code
@@ -27,6 +27,7 @@ from orchestrator.artifacts.modules import Module, parameter_names
 from orchestrator.artifacts.object_state import in_state
 from orchestrator.artifacts.program_code import SharedLibrary, find_in_library, find_in_program, obtain_library
 from orchestrator.artifacts.sources import UserSource, user_source
+from orchestrator.artifacts.user_programs import compiled_workload
 from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks, capability_grants
 from orchestrator.benchmarks.calls.call_cells import CallCell
 from orchestrator.benchmarks.calls.call_programs import system_call, user_function

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator.artifacts.boot_files import FOLDER, OUTPUT, STATUS, STEPS, progress, unattended_scripts, write_work
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.disk_images import Image, ready_image
@@ -21,6 +20,15 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import module_content, unpacked_name, with_dependencies
 from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.squashfs import EPOCH
+from orchestrator.artifacts.unattended_initramfs import (
+    FOLDER,
+    OUTPUT,
+    STATUS,
+    STEPS,
+    progress,
+    unattended_scripts,
+    write_work,
+)
 from orchestrator.benchmarks.system.system_parameters import RTT_AVG, RTT_MAX, RTT_MIN
 from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.catalog.cpus import cpus

@@ -12,8 +12,8 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 
 from orchestrator.arch import INT3
-from orchestrator.artifacts.boot_files import FOLDER
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.unattended_initramfs import FOLDER
 from orchestrator.catalog.cpus import CpuCaches
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest

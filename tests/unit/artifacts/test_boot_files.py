@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from host_toolchain import a_kernel
 
-from orchestrator.artifacts import boot_files as packing
-from orchestrator.artifacts.boot_files import are_as_packed, kernel_modules, unattended_scripts, write_work
+from orchestrator.artifacts import modules_disk as packing
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.modules_disk import are_as_packed, kernel_modules
+from orchestrator.artifacts.unattended_initramfs import unattended_scripts, write_work
 from orchestrator.errors import BuildError, HostError, UsageError
 from orchestrator.files import Entry, archive
 from orchestrator.guest.machine import DataDisk

@@ -14,7 +14,7 @@ from elftools.elf.elffile import ELFFile
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.compiler import guest_programs
+from orchestrator.artifacts.guest_programs import guest_programs
 from orchestrator.benchmarks.calls.program_output import parse, parse_called
 from orchestrator.benchmarks.calls.sampling import Sampling
 

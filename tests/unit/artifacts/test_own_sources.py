@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from host_toolchain import HOST_TOOLCHAIN
 
-from orchestrator.artifacts import compiler, sources
+from orchestrator.artifacts import sources, user_programs
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.compiler import compiled_workload, shared_library
 from orchestrator.artifacts.sources import files_read, user_source
+from orchestrator.artifacts.user_programs import compiled_workload, shared_library
 from orchestrator.errors import ConfigError, HostError
 from orchestrator.paths import data_dir
 
@@ -150,7 +150,7 @@ def test_a_header_of_a_compiler_in_the_cache_is_left_out(main: Path, tmp_path: P
     gcc.chmod(0o755)
     main.write_text(f"#include <own.h>\n{main.read_text()}")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler, "guest_toolchain", lambda context: replace(HOST_TOOLCHAIN, folder=made / "bin"))
+        patch.setattr(user_programs, "guest_toolchain", lambda context: replace(HOST_TOOLCHAIN, folder=made / "bin"))
         source = compiled_workload(BuildContext(Cache(tmp_path / "cache")), "x86_64", main).source
     assert not any("own.h" in title for title in source.digests)
     assert {*source.texts} == {"mine.c", *HEADERS}

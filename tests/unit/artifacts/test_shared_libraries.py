@@ -15,9 +15,10 @@ from elftools.elf.sections import SymbolTableSection
 
 from orchestrator.arch import Arch
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.compiler import compiled_workload, guest_programs
 from orchestrator.artifacts.disk_images import Image
+from orchestrator.artifacts.guest_programs import guest_programs
 from orchestrator.artifacts.program_code import find_in_library, library_of_image, library_path, obtain_library
+from orchestrator.artifacts.user_programs import compiled_workload
 from orchestrator.benchmarks.calls.program_output import parse_called
 from orchestrator.catalog.image_recipes import image
 from orchestrator.catalog.user_files import find_library

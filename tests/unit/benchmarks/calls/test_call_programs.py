@@ -25,8 +25,8 @@ from loaded_tables import only_table
 from orchestrator import host_packages
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.compiler import compiled_workload
 from orchestrator.artifacts.module_source import render_own
+from orchestrator.artifacts.user_programs import compiled_workload
 from orchestrator.benchmarks.calls import call_programs, header_constants, measurement, whole_programs
 from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.benchmarks.calls.call_programs import system_call, user_function
