@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // Loads a user's BPF programs by libbpf, attaches them as their sections say, and pins them: they outlive this process.
 //
-//   bpfload attach [entries MAP NUMBER]... [fill MAP FILE]... FOLDER OBJECT [NAME] [at FILE OFFSET SEMAPHORE SYMBOL]
+//   bpfload attach [entries MAP NUMBER]... [fill MAP FILE]... [read TOOL PIPES] FOLDER OBJECT [NAME]
+//                  [at FILE OFFSET SEMAPHORE SYMBOL]
 //                                          makes FOLDER/NAME/program and FOLDER/NAME/link-NUMBER of each program, or of the
 //                                          one of this name, and FOLDER/map-NUMBER of each map; says of each program
 //                                          ID NAME SECTION, and "sized ENTRIES NAME" of each map that its source
@@ -9,7 +10,8 @@
 //                                          A uprobe whose section names no place is at this one: SYMBOL
 //                                          of a static probe point is PROVIDER:NAME, SEMAPHORE where its counter is.
 //                                          Maps get so many entries, and the keys and values of a file, one behind the
-//                                          other, before anything is attached
+//                                          other, before anything is attached; and so are the maps that user space reads
+//                                          opened by the program TOOL (bpfprobe read), which says how many those are
 //   bpfload stacks [entries MAP NUMBER]... OBJECT [NAME]
 //                                                   says of each BYTES[+BYTES...] NAME: the stack of the program and of the functions
 //                                          that it calls, as the verifier has found; attaches none
@@ -29,6 +31,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 // What user space sets of maps: their max_entries, and files with what is in them.
@@ -37,6 +40,7 @@ static struct set {
 	const char *map, *value;
 } entries_set[MOST_SET], filled[MOST_SET];
 static int entries_set_count, filled_count;
+static const char *reader_tool, *reader_pipes;
 
 // Entries of a map without max_entries, which its own loader would set: as most tools of libbpf's have (MAX_ENTRIES of
 // libbpf-tools); bytes of a ring.
@@ -497,6 +501,21 @@ static int fill_map(const struct bpf_object *object, const struct set *set)
 	return error ? fail("the kernel does not take an entry of ", set->map, error) : 0;
 }
 
+// Returns when it has opened the maps, and goes on in the background.
+static int start_reader(const char *folder)
+{
+	const pid_t process = fork();
+	int status = 0;
+
+	if (process == 0) {
+		execl(reader_tool, reader_tool, "read", reader_pipes, folder, (char *)NULL);
+		_exit(1);
+	}
+	if (process < 0 || waitpid(process, &status, 0) < 0)
+		return fail("cannot start the reader of maps", "", errno);
+	return status ? fail("the reader of maps does not open them", "", 0) : 0;
+}
+
 static int attach(const char *folder, const char *file, const char *name, const struct place *place)
 {
 	struct bpf_object *object = loaded(file, name, folder);
@@ -508,6 +527,8 @@ static int attach(const char *folder, const char *file, const char *name, const 
 	for (int i = 0; i < filled_count; i++)
 		if (fill_map(object, &filled[i]))
 			return 1;
+	if (reader_tool && start_reader(folder))
+		return 1;
 	bpf_object__for_each_program(program, object) {
 		const char *section = bpf_program__section_name(program);
 		int error;
@@ -559,6 +580,8 @@ static int take_set(int count, char **words)
 			entries_set[entries_set_count++] = set;
 		else if (strcmp(words[taken], "fill") == 0 && filled_count < MOST_SET)
 			filled[filled_count++] = set;
+		else if (strcmp(words[taken], "read") == 0)
+			reader_tool = words[taken + 1], reader_pipes = words[taken + 2];
 		else
 			break;
 	}

@@ -19,6 +19,10 @@
 //   bpfprobe try WHO GO SAID FOLDER...  makes room in the programs' maps; WHO: alone or attended; says of how many. Behind
 //                               a write to the pipe GO it says into the pipe SAID what has come into them meanwhile, as
 //                               map_trial.h says
+//   bpfprobe read PIPES FOLDER  reads the ring buffers and perf event arrays among the pinned maps of FOLDER until it is told
+//                               to end; says "reads NUMBER" of them. Behind a letter written to the pipe PIPES/go it does
+//                               what that says, and closes the pipe PIPES/said: t begins a trial, f leaves no room, s says
+//                               what has come in since, as map_reader.h says, e ends
 //   bpfprobe hold FOLDER        has the link open until it is killed
 //
 // For programs that others have loaded:
@@ -30,6 +34,7 @@
 #include "attached.h"
 #include "bpf_abi.h"
 #include "btf.h"
+#include "map_reader.h"
 #include "map_trial.h"
 #include "programs.h"
 
@@ -37,6 +42,7 @@ enum { RING_SIZE = 4 << 20, MOST_THREADS = 4096, MOST_CPUS = 1024, PATH_MAX = 25
 // PERF_MAX_STACK_DEPTH of include/uapi/linux/perf_event.h. Of two stacks with one bucket the kernel keeps the later.
 enum { MOST_FRAMES = 127, MOST_STACKS = 8192 };
 enum { RING_HEADER = 8, EVENTS_AT_ONCE = 1024 };
+enum { FIFO = 0010600, FOLDER_MODE = 0700 };
 enum { SEMAPHORE_SHIFT = 32 };	// PERF_UPROBE_REF_CTR_OFFSET_SHIFT of kernel/events/core.c, since Linux 4.20
 // Of the guest's own clock: the kernel frees a program some milliseconds after its last file, behind an RCU grace period.
 enum { TRIES = 1000, PAUSE_NS = 10 * 1000 * 1000 };
@@ -428,8 +434,31 @@ static int empty(const char *folder)
 	return 0;
 }
 
-// A process makes room, and waits without a file of the caller's until something is written to GO: it has what it knows
-// of the maps, and perf events, whose pages no other process gets from it (VM_DONTCOPY), and which end with it.
+// Goes on in the background as a process of its own, for which the caller's waits until it is `ready`.
+static int fork_background(int ready[2])
+{
+	char answer = 0;
+
+	checked(sys2(SYS_pipe2, ready, O_CLOEXEC), "no pipe", "");
+	if (!checked(sys0(SYS_fork), "cannot fork", ""))
+		return 1;
+	sys1(SYS_close, ready[1]);
+	exit_program(sys3(SYS_read, ready[0], &answer, 1) != 1);
+}
+
+// Behind the number that the caller is told: no file of the caller's is open any more.
+static void be_background(const int ready[2], const char *name, uint64_t number)
+{
+	const char answer = 0;
+
+	print_value(name, number);
+	print(1, "\n");
+	sys3(SYS_write, ready[1], &answer, 1);
+	for (int file = 0; file <= 2; file++)
+		sys1(SYS_close, file);
+}
+
+// A process makes room, and waits until something is written to GO: it has what it knows of the maps.
 static int try_maps(const char *who, const char *go, const char *said, char **folders)
 {
 	int ready[2], tried;
@@ -438,23 +467,52 @@ static int try_maps(const char *who, const char *go, const char *said, char **fo
 
 	for (; *folders; folders++)
 		checked(watch_maps(pinned(*folders, "program")), "nothing is known of the program ", *folders);
-	checked(sys2(SYS_pipe2, ready, O_CLOEXEC), "no pipe", "");
-	if (checked(sys0(SYS_fork), "cannot fork", "")) {
-		sys1(SYS_close, ready[1]);
-		return sys3(SYS_read, ready[0], &answer, 1) != 1;
-	}
+	fork_background(ready);
 	tried = make_room(text_equal(who, "attended"));
-	print_number(1, tried);
-	print(1, "\n");
-	sys3(SYS_write, ready[1], &answer, 1);
-	for (int file = 0; file <= 2; file++)
-		sys1(SYS_close, file);
+	be_background(ready, "", (uint64_t)tried);
 	if (!tried)
 		return 0;
 	fd = sys3(SYS_open, go, O_RDONLY | O_CLOEXEC, 0);
 	sys3(SYS_read, fd, &answer, 1);
 	fd = sys3(SYS_open, said, O_WRONLY | O_CLOEXEC, 0);
 	show_trial((int)fd);
+	return 0;
+}
+
+static void make_pipe(const char *folder, const char *name)
+{
+	const char *path = path_in(folder, name);
+
+	sys1(SYS_unlink, path);	// of a reader that was killed
+	checked(sys3(SYS_mknod, path, FIFO, 0), "cannot make the pipe ", path);
+}
+
+// Perf events have their pages in this process alone (VM_DONTCOPY), and end with it.
+static int read_maps(const char *pipes, const char *folder)
+{
+	int ready[2], count;
+
+	fork_background(ready);
+	count = open_readers(folder);
+	sys2(SYS_mkdir, pipes, FOLDER_MODE);
+	make_pipe(pipes, "go");
+	make_pipe(pipes, "said");
+	be_background(ready, "reads ", (uint64_t)count);
+	for (char command = count ? 0 : 'e'; command != 'e';) {
+		long fd = sys3(SYS_open, path_in(pipes, "go"), O_RDONLY | O_CLOEXEC, 0);
+
+		command = 0;
+		sys3(SYS_read, fd, &command, 1);
+		sys1(SYS_close, fd);
+		fd = sys3(SYS_open, path_in(pipes, "said"), O_WRONLY | O_CLOEXEC, 0);
+		if (command == 't')
+			begin_reading();
+		else if (command == 'f')
+			fill_buffers();
+		else if (command == 's')
+			show_read((int)fd);
+		sys1(SYS_close, fd);
+	}
 	return 0;
 }
 
@@ -513,6 +571,8 @@ int program(int argc, char **argv, char **environment)
 		return empty(argv[2]);
 	if (text_equal(command, "try") && argc > 5)
 		return try_maps(argv[2], argv[3], argv[4], argv + 5);
+	if (text_equal(command, "read") && argc == 4)
+		return read_maps(argv[2], argv[3]);
 	if (text_equal(command, "hold") && argc == 3)
 		hold(argv[2]);
 	if (text_equal(command, "attached") && argc == 3) {
@@ -528,5 +588,5 @@ int program(int argc, char **argv, char **environment)
 			wait_until_gone(argv[i]);
 		return 0;
 	}
-	fail("one of attach, info, counts, hits, events, stack, empty, try, hold, attached, pin, gone", "", 0);
+	fail("one of attach, info, counts, hits, events, stack, empty, try, read, hold, attached, pin, gone", "", 0);
 }

@@ -5,20 +5,16 @@
 
 enum { MOST_MAPS = 512, MOST_PROGRAMS = 512, MOST_OF_PROGRAM = 64, MOST_SLOTS = 1 << 20, PAGE = 4096 };
 enum { TAKEN = 16, MEMORY = 32 << 20 };
-enum { MOST_CPUS = 8192 };	// the most that a kernel for x86 is built for: NR_CPUS_RANGE_END of arch/x86/Kconfig
 enum { RING_HEADER = 8, RING_LENGTH = (1 << 30) - 1, ROUNDED = 7 };	// include/uapi/linux/bpf.h: busy and discarded bits
-enum { EVENT_PAGES = 9, HEAD = 1024 };	// data_head of struct perf_event_mmap_page
-enum { E_NODEV = 19, E_INVAL = 22 };
 
 struct watched {
 	struct map_info info;
-	int fd, events;
+	int fd;
 	uint64_t used, each, produced;
 	uint32_t is_tried, taken, is_short;
 	const char *untried;		// why
 	char *walked;			// room for two keys
 	char *keys;			// those taken out, and of an LRU map all
-	const volatile uint64_t **heads;
 	void *value;
 	uint64_t *digests;
 };
@@ -417,41 +413,6 @@ static void drain_ring(struct watched *map)
 		*consumed = map->produced;
 }
 
-// --- perf events -------------------------------------------------------------------------------------
-
-static void open_events(struct watched *map)
-{
-	const uint32_t slots = map->info.entries < MOST_CPUS ? map->info.entries : MOST_CPUS;
-
-	map->heads = room_in(map, slots * sizeof(*map->heads));
-	for (uint32_t cpu = 0; map->heads && cpu < slots; cpu++) {
-		struct event_request event = {
-			.type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_BPF_OUTPUT, .size = sizeof(event),
-			.sample_type = PERF_SAMPLE_RAW, .period = 1,
-		};
-		long fd = sys5(SYS_perf_event_open, &event, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
-		char *pages = fd < 0 ? NULL : map_memory(fd, EVENT_PAGES * PAGE, 0, PROT_READ | PROT_WRITE, MAP_SHARED);
-		int event_fd = (int)fd;
-
-		if (cpu && (fd == -E_NODEV || fd == -E_INVAL))	// there is no such CPU, or it is offline
-			continue;
-		if (fd < 0 || is_error(pages) || element(BPF_MAP_UPDATE_ELEM, map->fd, &cpu, &event_fd))
-			map->untried = "events";
-		else
-			map->heads[map->events++] = (const void *)(pages + HEAD);
-	}
-	map->is_short = 1;
-}
-
-static uint64_t written(const struct watched *map)
-{
-	uint64_t bytes = 0;
-
-	for (int i = 0; i < map->events; i++)
-		bytes += *map->heads[i];
-	return bytes;
-}
-
 // --- what user space puts in -------------------------------------------------------------------------
 
 static int has_programs(const struct watched *map)
@@ -481,8 +442,6 @@ static int make_room_in(struct watched *map, int attended)
 		return 0;
 	else if (type_of(map) == BPF_MAP_TYPE_RINGBUF)
 		drain_ring(map);
-	else if (type_of(map) == BPF_MAP_TYPE_PERF_EVENT_ARRAY)
-		open_events(map);
 	else if (type_of(map) == BPF_MAP_TYPE_PROG_ARRAY)
 		map->is_short = !has_programs(map);
 	else if (type_of(map) == BPF_MAP_TYPE_USER_RINGBUF)
@@ -511,37 +470,39 @@ static uint64_t new_in(struct watched *map)
 		return take_elements(map);
 	if (type_of(map) == BPF_MAP_TYPE_RINGBUF)
 		return produced(map) - map->produced;
-	if (type_of(map) == BPF_MAP_TYPE_PERF_EVENT_ARRAY)
-		return written(map);
 	return map->is_short;
 }
 
-static void show_line(int file, const struct watched *map, uint64_t came)
+void show_use(int file, const struct map_use *use)
 {
-	const uint64_t numbers[] = {map->info.type, map->info.id, map->info.entries, map->used, map->each};
+	const uint64_t numbers[] = {use->info.type, use->info.id, use->info.entries, use->used, use->each};
 
 	for (size_t number = 0; number < sizeof(numbers) / sizeof(numbers[0]); number++) {
 		print_number(file, numbers[number]);
 		print(file, " ");
 	}
-	print(file, map->untried ?: map->is_short ? "1" : "0");
+	print(file, use->untried ?: use->is_short ? "1" : "0");
 	print(file, " ");
-	print_number(file, came);
+	print_number(file, use->came);
 	print(file, " ");
-	print(file, *map->info.name ? map->info.name : "-");
+	print(file, *use->info.name ? use->info.name : "-");
 	print(file, "\n");
 }
 
 void show_trial(int file)
 {
-	const struct watched absent = {.untried = unwatched};
+	const struct map_use absent = {.untried = unwatched};
 
 	for (uint32_t i = 0; i < map_count; i++)
 		if (maps[i].is_tried) {
 			const uint64_t came = maps[i].untried ? 0 : new_in(&maps[i]);
+			const struct map_use use = {
+				.info = maps[i].info, .used = maps[i].used, .each = maps[i].each, .came = came,
+				.is_short = (int)maps[i].is_short, .untried = maps[i].untried,
+			};
 
-			show_line(file, &maps[i], came);
+			show_use(file, &use);
 		}
 	if (unwatched)
-		show_line(file, &absent, 0);
+		show_use(file, &absent);
 }

@@ -11,8 +11,8 @@
 
 // The maps of a program, and of those that it may go on in. Returns a negative errno.
 long watch_maps(int program);
-// Of programs that nobody attends, user space's part is tried as well: perf events are opened, rings drained. Returns how
-// many maps are tried.
+// Of programs that nobody attends, user space's part is tried as well: rings are drained. Perf event arrays are their
+// reader's (map_reader.h). Returns how many maps are tried.
 int make_room(int attended);
 // Writes a line for each of them:
 //   TYPE ID ENTRIES USED EACH SHORT NEW NAME
@@ -25,5 +25,15 @@ int make_room(int attended);
 //   maps, programs, unopened  of a map that is not known: there are more than 512, or the kernel does not open it
 // NEW: what the calls have put into it, or tried to. Without a name, NAME is -.
 void show_trial(int file);
+
+struct map_use {
+	struct map_info info;
+	uint64_t used, each, came;
+	int is_short;
+	const char *untried;
+};
+
+// Writes such a line.
+void show_use(int file, const struct map_use *use);
 
 #endif

@@ -103,6 +103,7 @@ def _columns(remarks: Remarks) -> Columns[Cost]:
     return Columns(
         [
             Column("a hit", hit),
+            of_number("full", _when_full),
             of_number("alone", _alone),
             of_number("change", _change),
             of_number("allowed", attrgetter("allowed")),
@@ -121,6 +122,10 @@ def _alone(cost: Cost) -> str:
     return "" if cost.own_function is None else figure(float(cost.own_function.alone), cost.cell.unit)
 
 
+def _when_full(cost: Cost) -> str:
+    return "" if cost.when_full is None else figure(cost.when_full, cost.cell.unit)
+
+
 def _change(cost: Cost) -> str:
     if cost.unknown:
         return "unknown"
@@ -130,6 +135,7 @@ def _change(cost: Cost) -> str:
 
 
 _EXPLANATIONS = {
+    "full": "full: a hit that finds no room in the buffer that it sends a record to; in the others it finds room.",
     "nsec": "nsec: of a hit, computed from the counts and the CPU's price list, not measured; its band: --format json.",
     "verified": "verified: instructions that the verifier walked; size: BPF instructions; stack: bytes.",
 }

@@ -32,6 +32,8 @@ from orchestrator.results.parameters import (
     ABOUT_HITS,
     AT,
     ATTACHED,
+    BPF_FULL,
+    BPF_FULL_SAVES,
     ENTERED,
     LISTED,
 )
@@ -76,6 +78,12 @@ class Cost:
         if self.cell.overhead is None or self.cell.verdict == "none":
             return None
         return float(exact(self.cell.overhead) / self.of_call)
+
+    @property
+    def when_full(self) -> float | None:
+        """Instructions of a hit that finds the buffer full that it sends records to; None where it is as any other."""
+        saves = BPF_FULL_SAVES.of(self.cell)
+        return None if saves is None or self.hit is None else self.hit - float(exact(saves) / self.of_call)
 
     @property
     def nanoseconds(self) -> float | None:
@@ -153,7 +161,9 @@ class Cost:
     @property
     def notes(self) -> Sequence[str]:
         """What was done with a BPF program's maps, what its hits do with them, and which hits the number leaves out."""
-        return [said for parameter in ABOUT_HITS if (said := parameter.of(self.cell))]
+        said_otherwise = () if self.when_full is None else (BPF_FULL,)
+        parameters = (parameter for parameter in ABOUT_HITS if parameter not in said_otherwise)
+        return [said for parameter in parameters if (said := parameter.of(self.cell))]
 
 
 def costs_in(

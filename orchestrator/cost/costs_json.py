@@ -32,6 +32,8 @@ class PrintedCost(Printed):
     """Instructions of a hit."""
     interval: list[float] | None
     """The interval of the instructions, its lower end first."""
+    instructions_when_full: float | None
+    """Instructions of a hit that finds no room in the buffer that it sends records to, where that is another number."""
     change: float | None
     """Instructions that a hit takes more than in the reference."""
     function: str | None
@@ -79,6 +81,7 @@ class PrintedCost(Printed):
             reason=cost.reason,
             instructions=cost.hit,
             interval=[end / cost.of_call for end in cost.cell.interval] if cost.cell.interval else None,
+            instructions_when_full=cost.when_full,
             change=cost.difference,
             function=None if cost.own_function is None else cost.own_function.name,
             alone=None if cost.own_function is None else float(cost.own_function.alone),

@@ -161,6 +161,17 @@ class Attachment(ABC):
         """Permanently disable an extra cost of the probe. Raises EvidenceError if hits still incur it."""
         raise AssertionError(f"nothing here has {extra} to take off")
 
+    has_buffers = False
+    """Whether hits may send records to a reader of the lab's."""
+
+    def written_buffers(self) -> Sequence[str]:
+        """The names of the buffers that counted hits have written into."""
+        return ()
+
+    def fill(self) -> None:
+        """Leave all buffers without room for one more record, for good."""
+        raise AssertionError("nothing here has buffers")
+
     def facts(self) -> Mapping[str, int | str]:
         """Parameters of the cell that only the armed probe knows."""
         return {}

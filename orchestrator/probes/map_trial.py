@@ -3,9 +3,8 @@
 
 While calls are measured nobody takes anything out of a program's maps. Once one is full, the kernel refuses what a hit
 puts in, and the hit takes a shorter way; the same where user space has to put something in first. Nothing tells that
-afterwards. So before hits are counted, the guest's tool makes room in each map that is full, and opens perf events
-where there are none: what the counted hits put there, the timed ones could not. The guest's side is
-``images/bpf/map_trial.c``.
+afterwards. So before hits are counted, the guest's tool makes room in each map that is full: what the counted hits put
+there, the timed ones could not. The guest's side is ``images/bpf/map_trial.c``; perf event arrays have their reader.
 """
 
 from __future__ import annotations
@@ -14,36 +13,15 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.bpf_program import TOOL, BpfProgram
+from orchestrator.probes.map_reader import MapReader
+from orchestrator.probes.map_use import UNTRIED, MapUse, map_uses
 from orchestrator.results.parameters import BPF_NEW_KEYS
 
 _GO, _SAID = "/tmp/map-trial.go", "/tmp/map-trial.said"  # noqa: S108 - in the guest
-_UNTRIED = {
-    "memory": (
-        "the lab keeps at most 32 MiB of what is in maps",
-        "give it a smaller max_entries, or smaller keys and values",
-    ),
-    "refused": (
-        "the kernel does not let user space read it and take something out",
-        "do not freeze it, and let bpf() read and delete what is in it",
-    ),
-    "slots": ("it has more than 1048576 slots for maps or programs", "give it a smaller max_entries"),
-    "events": ("the kernel opens no perf event for each CPU", "send the records through a ring buffer"),
-    "maps": ("the lab tries 512 maps, and 64 of a program", "measure fewer programs at once"),
-    "programs": ("the lab follows tail calls into 512 programs", "give the program arrays fewer programs"),
-    "unopened": ("the kernel does not open it", "measure the program while nobody else removes its maps"),
-}
-"""Why map_trial.c has not tried a map, and what to do."""
-_LINE = re.compile(
-    r"(\d{1,3}) (\d{1,10}) (\d{1,10}) (\d{1,20}) (\d{1,20}) "
-    rf"([01]|{'|'.join(_UNTRIED)}) (\d{{1,20}}) ([\w.-]{{1,15}})"
-)
-_LONGEST = 1 << 16
-"""Characters: MOST_MAPS of map_trial.c, 512, and a line for those beyond, with at most 110 each."""
 _LONGEST_NAME = 15
 """BPF_OBJ_NAME_LEN of include/uapi/linux/bpf.h, without the NUL."""
 _CELL = 8
@@ -56,16 +34,13 @@ _FEW = 5
 _HASH, _PROGRAMS, _EVENTS, _PERCPU_HASH, _STACKS = 1, 3, 4, 5, 7
 _LRU, _PERCPU_LRU, _TRIE, _QUEUE, _STACK, _RING, _COMMANDS = 9, 10, 11, 22, 23, 27, 31
 """enum bpf_map_type of include/uapi/linux/bpf.h."""
+_BUFFERS = (_RING, _EVENTS)
 _LRU_KINDS = (_LRU, _PERCPU_LRU)
 _EVICTS = "evicts old keys for new ones, and had room for the first of them: hits differ"
 _KEYED = (_HASH, _PERCPU_HASH, _TRIE, *_LRU_KINDS)
-_FILLED = {**dict.fromkeys(_KEYED, "keys"), _QUEUE: "elements", _STACK: "elements", _RING: "bytes"}
+_FILLED = {**dict.fromkeys(_KEYED, "keys"), _QUEUE: "elements", _STACK: "elements", **dict.fromkeys(_BUFFERS, "bytes")}
 """The maps that hits fill, and what with."""
 _UNATTENDED = {
-    _EVENTS: (
-        "nobody reads {}, a perf event array: bpf_perf_event_output() fails with ENOENT",
-        "the lab has no reader: send the records through a ring buffer that has room for them all",
-    ),
     _PROGRAMS: (
         "{}, a program array, is empty: a tail call goes on behind the call",
         "name its programs in the source: .values = { [0] = (void *)&function }",
@@ -81,37 +56,13 @@ _UNATTENDED = {
 }
 
 
-class MapUse(NamedTuple):
-    """A map: how much was in it, ``each`` put in at once, whether that left it short of room, and what came in.
-
-    What user space has to provide, and has not, leaves it short as well. An LRU map is short once keys of it are gone.
-    ``untried`` is a key of ``_UNTRIED`` where nothing is known of it.
-    """
-
-    type: int
-    number: int
-    entries: int
-    used: int
-    each: int
-    is_short: bool
-    new: int
-    name: str
-    untried: str = ""
-
-    @classmethod
-    def of(cls, match: re.Match[str]) -> MapUse:
-        kind, number, entries, used, each = map(int, match.groups()[:5])
-        room, new, name = match.groups()[5:]
-        return cls(kind, number, entries, used, each, room == "1", int(new), name, room if room in _UNTRIED else "")
-
-
 class MapTrial:
-    """The maps of programs over all counting passes of an attachment."""
+    """The maps of programs over all counting passes of an attachment, and the ``reader`` of what they send."""
 
     who = "alone"
 
-    def __init__(self, guest: Guest, programs: Iterable[BpfProgram]) -> None:
-        self._guest = guest
+    def __init__(self, guest: Guest, programs: Iterable[BpfProgram], reader: MapReader | None = None) -> None:
+        self._guest, self._reader = guest, MapReader(guest, 0) if reader is None else reader
         self._folders = list(dict.fromkeys(program.folder for program in programs))
         self._uses: dict[int, MapUse] = {}
         # Of maps that were full once, what was in them, and what has come in since: a hit may bring the same each time.
@@ -121,13 +72,22 @@ class MapTrial:
 
     @contextlib.contextmanager
     def trying(self) -> Iterator[None]:
-        """Make room, and look what has come into the maps at the end. Raises EvidenceError for an unreadable answer."""
+        """Make room, and look what has come into the maps at the end. Raises EvidenceError for an unreadable answer.
+
+        Behind ``fill`` nothing may have come in.
+        """
+        if self._reader.is_filled:
+            yield
+            self._reader.check_full()
+            return
+        self._reader.begin()
         script = f'rm -f {_GO} {_SAID}; mkfifo {_GO} {_SAID} && exec "$0" try "$@"'
         said = self._guest.succeed(["sh", "-c", script, TOOL, self.who, _GO, _SAID, *self._folders]).text
         if not re.fullmatch(r"\d{1,3}\n", said):
             raise EvidenceError(f"the guest does not say how many maps are tried: {said[:40]!r}")
         if int(said) == 0:
             yield
+            self._keep(self._reader.uses())
             return
         try:
             yield
@@ -139,6 +99,9 @@ class MapTrial:
         uses = map_uses(self._ask())
         if len(uses) != int(said):
             raise EvidenceError(f"the guest tried {int(said)} maps and says what is in {len(uses)}")
+        self._keep([*uses, *self._reader.uses()])
+
+    def _keep(self, uses: Sequence[MapUse]) -> None:
         self._uses = {use.number: use for use in uses}
         for use in uses:
             if use.is_short:
@@ -153,6 +116,14 @@ class MapTrial:
             refusal = self._refusal(use, hits)
             if refusal is not None:
                 raise refusal
+
+    def written_buffers(self) -> Sequence[str]:
+        """The names of the ring buffers and perf event arrays that counted hits have written into."""
+        return [use.name for use in self._uses.values() if use.type in _BUFFERS and use.new]
+
+    def buffers_of_events(self) -> Mapping[str, int]:
+        """The bytes of a CPU's buffer of each perf event array that counted hits have written into."""
+        return {use.name: use.entries for use in self._uses.values() if use.type == _EVENTS and use.new}
 
     def has_tried(self, name: str) -> bool:
         """Whether hits may use a map of this name, of which the kernel keeps 15 characters."""
@@ -169,6 +140,8 @@ class MapTrial:
         return f"map {use.name}"
 
     def remedy(self, use: MapUse, needed: int) -> str:
+        if use.type == _EVENTS:
+            return "the lab's reader has no larger buffer: send less at a hit, or make fewer calls"
         return f"with max_entries {_power_of_two(needed)} it has room for what the calls of a cell add"
 
     def _ask(self) -> str:
@@ -177,7 +150,7 @@ class MapTrial:
     def _refusal(self, use: MapUse, hits: int) -> EvidenceError | None:
         is_short = self._came[use.number] > 0
         if use.untried:
-            why, hint = _UNTRIED[use.untried]
+            why, hint = UNTRIED[use.untried]
             named = self.named(use) if use.number else "a map"
             return EvidenceError(f"{named} was not tried, and may be full: {why}", hint=hint)
         if is_short and use.type in _UNATTENDED:
@@ -213,15 +186,6 @@ class AttendedMapTrial(MapTrial):
 
     def remedy(self, use: MapUse, needed: int) -> str:
         return "key the map by what repeats from call to call"
-
-
-def map_uses(said: str) -> Sequence[MapUse]:
-    """What the guest's tool says of maps. Raises EvidenceError for anything else."""
-    lines = said[:_LONGEST].splitlines()
-    matches = [match for match in map(_LINE.fullmatch, lines) if match]
-    if len(matches) != len(lines) or len(said) > _LONGEST:
-        raise EvidenceError(f"the guest does not say what is in the maps: {lines[:3]}"[:200])
-    return [MapUse.of(match) for match in matches]
 
 
 def _power_of_two(least: int) -> int:

@@ -29,6 +29,7 @@ from orchestrator.probes.bpf_hits import ProgramHits, UserBpfProgram
 from orchestrator.probes.bpf_program import AttachTarget, BpfProgram
 from orchestrator.probes.bpf_refusal import last_lines, refusal_of
 from orchestrator.probes.evidence import Observation
+from orchestrator.probes.map_reader import LOADERS_WORDS, MapReader
 from orchestrator.probes.map_trial import MapTrial
 from orchestrator.probes.place import Place, PlacedAttachment
 from orchestrator.probes.point import ProbePoint
@@ -54,6 +55,9 @@ _ATTACHED_PROGRAM = re.compile(r"(\d{1,10}) ([A-Za-z_]\w{0,127}) ([!-~]{1,200})"
 
 
 _SIZED_MAP = re.compile(r"(sized|enlarged) (\d{1,10}) ([A-Za-z_]\w{0,127})")
+
+
+_READ_MAPS = re.compile(r"reads (\d{1,3})")
 
 
 _STACKS = re.compile(r"^(\d{1,5}(?:\+\d{1,5}){0,300}) ([A-Za-z_]\w{0,127})$", re.MULTILINE)
@@ -90,10 +94,11 @@ class UserBpfAttachment(PlacedAttachment):
         place: Place,
         programs: Sequence[UserBpfProgram],
         elsewhere: Sequence[UserBpfProgram] = (),
+        reader: MapReader | None = None,
     ) -> None:
         super().__init__(guest, kind, place)
         self._programs = programs
-        self._trial = self.trial_of(guest, (program.program for program in programs))
+        self._trial = self.trial_of(guest, (program.program for program in programs), reader)
         point = self.point
         if isinstance(point, UserPoint):
             target = target_of(guest, probes()["bpf-uprobe"], point)
@@ -147,6 +152,9 @@ class UserBpfAttachment(PlacedAttachment):
     def recorded(self, called: attachment.Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
         raise AssertionError("a user's programs do not record")
 
+    def written_buffers(self) -> Sequence[str]:
+        return self._trial.written_buffers()
+
     def learn(self, executed: Mapping[int, int], calls: int) -> None:
         self._hits.learn(executed, calls)
 
@@ -173,8 +181,13 @@ class ObjectAttachment(UserBpfAttachment):
         programs: Sequence[UserBpfProgram],
         loader: _Loader,
     ) -> None:
-        super().__init__(guest, kind, place, programs)
+        super().__init__(guest, kind, place, programs, reader=loader.reader)
         self._sized, self._enlarged, self._sizes_given = loader.sized, loader.enlarged, loader.sizes_given
+        self._reader = loader.reader
+        self.has_buffers = loader.reader.count > 0
+
+    def fill(self) -> None:
+        self._reader.fill()
 
     def facts(self) -> Mapping[str, int | str]:
         """The sections and sizes of the programs, what was done for the object, and the verifier's stack depth.
@@ -189,6 +202,7 @@ class ObjectAttachment(UserBpfAttachment):
             if name in {program.name for program in self._programs}
         ]
         enlarged = {name: size for name, size in self._enlarged.items() if self._trial.has_tried(name)}
+        enlarged |= self._trial.buffers_of_events()
         return {
             **super().facts(),
             **({BPF_STACK: max(stacks)} if stacks else {}),
@@ -208,10 +222,10 @@ class ObjectAttachment(UserBpfAttachment):
 
 def _sizes(sized: Mapping[str, int], enlarged: Mapping[str, int]) -> str:
     sizes = ", ".join(f"{name} has {entries}" for name, entries in sized.items())
-    rings = ", ".join(f"{name} has {size}" for name, size in enlarged.items())
+    buffers = ", ".join(f"{name} has {size}" for name, size in enlarged.items())
     said = [
         f"{sizes} entries by the lab: the source gives no max_entries" if sizes else "",
-        f"{rings} bytes by the lab: a hit finds room, as in a ring that is read" if rings else "",
+        f"{buffers} bytes by the lab: a hit finds room, as in a buffer that is read" if buffers else "",
     ]
     return "; ".join(filter(None, said))
 
@@ -262,20 +276,25 @@ def user_bpf_attached(
         guest.put(bpf_object.file, _OBJECT)
         loader = _Loader(guest, kind, point, bpf_object)
         programs, elsewhere = placed(point, loader.attach)
-        if elsewhere:
-            raise misplaced(elsewhere[0], point)
-        yield ObjectAttachment(guest, kind, place, programs, loader)
+        with attachment.cleanup_after(loader.reader.end):
+            if elsewhere:
+                raise misplaced(elsewhere[0], point)
+            yield ObjectAttachment(guest, kind, place, programs, loader)
     bpf_program.wait_until_gone(guest, [program.number for program in programs])
 
 
 class _Loader:
-    """The loader of a user's object in a guest; once it has attached, it knows which maps it has sized or enlarged."""
+    """The loader of a user's object in a guest; once it has attached, it knows the maps that it has sized or enlarged.
+
+    ``reader`` is that of the maps that user space reads.
+    """
 
     sized: Mapping[str, int] = {}
     enlarged: Mapping[str, int] = {}
 
     def __init__(self, guest: Guest, kind: ProbeKind, point: ProbePoint, bpf_object: BpfObject) -> None:
         self._guest, self._kind, self._point, self._object = guest, kind, point, bpf_object
+        self.reader = MapReader(guest, 0)
 
     @property
     def sizes_given(self) -> Sequence[str]:
@@ -297,14 +316,17 @@ class _Loader:
         if isinstance(point, UserPoint):
             place = ["at", point.file, str(point.file_offset), str(point.semaphore), point.symbol]
         # A row may name one of the object's programs.
-        state = [*self.sizes_given, *self._contents_given()]
+        state = [*self.sizes_given, *self._contents_given(), *LOADERS_WORDS]
         finished = guest.run([_LOADER, "attach", *state, _FOLDER, _OBJECT, *_chosen(kind), *place])
-        if finished.status != 0:
-            raise refusal_of(kind, finished.stderr.decode(errors="replace"))
         lines = finished.text.splitlines()
+        readers = [match for line in lines if (match := _READ_MAPS.fullmatch(line))]
+        self.reader = MapReader(guest, int(readers[0][1]) if readers else 0)
+        if finished.status != 0:
+            self.reader.end()
+            raise refusal_of(kind, finished.stderr.decode(errors="replace"))
         sized = [match for line in lines if (match := _SIZED_MAP.fullmatch(line))]
         attached = [match for line in lines if (match := _ATTACHED_PROGRAM.fullmatch(line))]
-        if not attached or len(attached) + len(sized) != len(lines):
+        if not attached or len(readers) != 1 or len(attached) + len(sized) + 1 != len(lines):
             raise EvidenceError(
                 f"the guest does not say which programs of {kind.name} are attached", detail=last_lines(str(lines))
             )

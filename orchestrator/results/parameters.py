@@ -72,7 +72,10 @@ ABOUT_MAPS = (BPF_SIZED, BPF_NEW_KEYS)
 """Sentences for notes on a BPF program's maps: what the lab did with them, and what limits the number."""
 BPF_HITS = TextParameter("bpf_hits")
 """What is to be said of a call's hits: that they differ from each other, or that the clock does not see all of them."""
-ABOUT_HITS = (*ABOUT_MAPS, BPF_HITS)
+BPF_FULL, BPF_FULL_SAVES = TextParameter("bpf_full"), NumberParameter("bpf_full_saves")
+"""A sentence on hits that find no room in the buffers that they send records to, and how many instructions a call with
+them takes less."""
+ABOUT_HITS = (*ABOUT_MAPS, BPF_HITS, BPF_FULL)
 BPF_VERIFIED, BPF_INSTRUCTIONS = CountParameter("bpf_verified"), CountParameter("bpf_instructions")
 """Instructions that the verifier has walked, and those of the programs, of all that are attached."""
 BPF_MACHINE_CODE, BPF_STACK = CountParameter("bpf_machine_code_bytes"), CountParameter("bpf_stack_bytes")

@@ -25,6 +25,7 @@ from orchestrator.benchmarks.calls.cell_work import (
 )
 from orchestrator.benchmarks.calls.counted_programs import plain_runs, probed_runs
 from orchestrator.benchmarks.calls.counting_pass import check_live, count_hits
+from orchestrator.benchmarks.calls.full_buffers import full_facts, prove_full, varying_full_facts
 from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.program_failures import DisturbedError
 from orchestrator.benchmarks.calls.samples import (
@@ -362,7 +363,8 @@ def _exact(work: CellContext, workload: Calls, events: Path | None) -> tuple[Fig
                 count_hits(work, armed.attachment, before=proof.counted)
                 armed.check_same("while what a hit passes was measured")
                 proof = replace(proof, extra_sizes=sizes)
-            return exact_figures(measured), proof
+            full = full_facts(work, armed, proof.counted, measured)
+            return exact_figures(measured), replace(proof, facts={**proof.facts, **full})
     return _paired(_varying(original, measured.batch), events)
 
 
@@ -441,7 +443,7 @@ def _classes(
 
 def _paired(work: CellContext, events: Path | None) -> tuple[Figures, PointObservations]:
     """Samples with and without the probe, interleaved, so that changes on the host or in the kernel affect both."""
-    plain, probed = [_timed(work)], []
+    plain, probed, full = [_timed(work)], list[Measurement](), list[Measurement]()
     counts, last = CallCounts(), _rounds(work) - 1
     # The counts of QEMU prove hits of modules that do not count, and those of programs in other tasks.
     is_learning = work.kind.has_own_programs and work.profile is not None
@@ -457,9 +459,17 @@ def _paired(work: CellContext, events: Path | None) -> tuple[Figures, PointObser
             if number == last or (number == 0 and not is_learning and armed.attachment.entered_module is None):
                 proof = _proof(work, armed, events, counts)
             check_live(work, probed[-1].live)
+            if work.varies and armed.attachment.has_buffers:
+                written = armed.attachment.written_buffers()
+                armed.attachment.fill()
+                full.append(_timed(this))
+                if number == last:
+                    prove_full(this, armed, proof.counted)
         plain.append(_timed(this))
     counts = _beside_plain(work, plain, counts)
     proof = replace(proof, counts=counts)
+    if full:
+        proof = replace(proof, facts={**proof.facts, **varying_full_facts(work, written, plain, (probed, full))})
     if work.varies:
         figures, baseline = varying_figures(plain, probed), work.cache.baseline(work.cell)
         note = None if baseline is None else other_state(baseline.figures.samples, together(plain).samples)

@@ -12,7 +12,7 @@ from orchestrator.errors import EvidenceError
 from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.bpf_program import BpfProgram, attached_by
-from orchestrator.probes.map_trial import map_uses
+from orchestrator.probes.map_use import map_uses
 from orchestrator.probes.user_point import UserPoint, observe_program
 
 _POINT = UserPoint("inner", 0, 0x401000, b"\x90\xc3", program="/tmp/program", file_offset=0x1000)

@@ -271,7 +271,7 @@ __u64 lost;
 const volatile __u64 from;
 
 SEC("fentry/vfs_read")
-int BPF_PROG(perf_unread)
+int BPF_PROG(perf_read)
 {
 	__u64 now = bpf_ktime_get_ns();
 

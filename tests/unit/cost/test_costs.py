@@ -95,6 +95,7 @@ def test_a_row_has_the_cost_of_a_hit_and_what_is_known_of_the_program(line: Cost
         "reason": None,
         "instructions": 596,
         "interval": [596, 596],
+        "instructions_when_full": None,
         "change": None,
         "function": None,
         "alone": None,
@@ -120,6 +121,21 @@ def test_what_a_call_adds_is_divided_among_its_hits(line: CostLine) -> None:
     assert (cost.hit, cost.hits, PrintedCost.of(cost).model_dump()["interval"]) == (400, 3000, [390, 410])
     assert cost.allowed == "<=300"
     assert cost.exceeded
+
+
+def test_a_hit_that_finds_its_buffer_full_has_a_figure_of_its_own(line: CostLine) -> None:
+    said = "a hit that finds records full takes 111 instructions less"
+    facts = {**SIZES, "bpf_full": said, "bpf_full_saves": 222}
+    (cost,) = found([line], [measured(670, hits=2, parameters=facts)])
+    assert (cost.hit, cost.when_full, cost.notes) == (335, 224, [])
+    assert PrintedCost.of(cost).model_dump()["instructions_when_full"] == 224
+    (row,) = csv.DictReader(io.StringIO(cost_csv([cost])))
+    assert row["instructions_when_full"] == "224.0"
+    assert "full" in cost_sheet("cost-own", [cost]).grid.headings
+    why = "of a hit that finds records full there is no number: calls vary then, and do not where it has room"
+    (without,) = found([line], [measured(335, parameters={**SIZES, "bpf_full": why})])
+    assert (without.when_full, without.notes) == (None, [why])
+    assert "full" not in cost_sheet("cost-own", [without]).grid.headings
 
 
 def test_costs_are_in_the_order_of_lines_and_kernels(tmp_path: Path) -> None:

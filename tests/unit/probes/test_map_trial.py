@@ -14,7 +14,9 @@ from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import data_dir
 from orchestrator.probes.bpf_program import BpfProgram
-from orchestrator.probes.map_trial import AttendedMapTrial, MapTrial, MapUse, map_uses
+from orchestrator.probes.map_reader import MapReader
+from orchestrator.probes.map_trial import AttendedMapTrial, MapTrial
+from orchestrator.probes.map_use import MapUse, map_uses
 
 
 class TriedMaps:
@@ -67,7 +69,7 @@ def test_as_many_maps_as_the_guest_tries_are_read() -> None:
 
 
 def words_of_the_guests_tool() -> set[str]:
-    text = (data_dir("images") / "bpf" / "map_trial.c").read_text()
+    text = "".join((data_dir("images") / "bpf" / name).read_text() for name in ("map_trial.c", "map_reader.c"))
     return set(re.findall(r'\b(?:untried|unwatched) = "(\w+)"', text))
 
 
@@ -129,7 +131,6 @@ def test_an_answer_on_fewer_maps_is_refused() -> None:
         ("1 7 4096 4096 1 1 1 same\n", "1 7 4096 4081 1 0 0 same\n", "map same is full with 4096 keys: ", "8192"),
         ("27 7 4096 3960 72 1 72 r\n", "27 7 4096 72 72 0 4032 r\n", "map r is full with 3960 bytes: ", "1048576"),
         ("9 7 256 240 1 1 2 new\n", "9 7 256 250 1 1 16 new\n", "map new evicts old keys for new ones", "8192"),
-        ("4 7 1 0 1 1 0 out\n", "4 7 1 0 1 1 9 out\n", "nobody reads map out, a perf event array: ", "ring buffer"),
         ("3 7 4 0 1 1 1 next\n", "3 7 4 0 1 1 1 next\n", "map next, a program array, is empty: ", ".values = {"),
         ("7 7 4 2 1 1 0 stacks\n", "7 7 4 2 1 1 1 stacks\n", "stacks share a bucket of map stacks: ", "max_entries"),
         ("31 7 4096 0 1 1 1 in\n", "31 7 4096 0 1 1 1 in\n", "nobody writes into map in, a user ring: ", "without it"),
@@ -150,7 +151,6 @@ def test_a_map_without_room_fails_the_cell(before: str, after: str, what: str, h
         "1 7 1024 20 1 0 4 by_process\n",
         "9 7 256 200 1 1 0 newest\n",
         "27 7 16777216 900000 256 0 264000 large\n",
-        "4 7 1 0 1 1 0 unused\n",
         "7 7 1024 2 1 1 0 stacks\n",
     ],
 )
@@ -184,3 +184,66 @@ def test_programs_without_maps_are_not_asked() -> None:
     with MapTrial(cast(Guest, guest), []).trying():
         pass
     assert len(guest.commands) == 1
+
+
+class ReadMaps(TriedMaps):
+    """The same with a reader, which says the next of its answers to each ``s``; ``letters`` are what it was told."""
+
+    def __init__(self, *answers: str, read: Sequence[str]) -> None:
+        super().__init__(*answers)
+        self.read, self.letters = list(read), list[str]()
+
+    def succeed(self, argv: Sequence[str]) -> CommandResult:
+        if "map-reader" not in argv[2]:
+            return super().succeed(argv)
+        self.letters.append(argv[2].split()[1])
+        return CommandResult(tuple(argv), 0, (self.read.pop(0) if self.letters[-1] == "s" else "").encode(), b"")
+
+
+def read_by(guest: ReadMaps) -> MapTrial:
+    return MapTrial(cast(Guest, guest), [], MapReader(cast(Guest, guest), 2))
+
+
+def test_a_perf_event_array_is_what_its_reader_says() -> None:
+    guest = ReadMaps("1 7 65536 9 1 0 0 seen\n", read=["4 8 16777216 80 40 0 40000 out\n"])
+    trial = read_by(guest)
+    with trial.trying():
+        assert guest.letters == ["t"]
+    trial.check(1000, 1000)
+    assert guest.letters == ["t", "s"]
+    assert trial.written_buffers() == ["out"]
+    assert trial.buffers_of_events() == {"out": 16777216}
+
+
+@pytest.mark.parametrize(
+    ("use", "what", "hint"),
+    [
+        ("4 8 65536 65500 64 1 640 out\n", "map out is full with 65500 bytes: ", "no larger buffer"),
+        ("4 8 65536 100 64 0 9000 out\n", "map out has room for 65536 bytes, and 1000 hits add 9000", "less at a hit"),
+        ("4 8 1 0 0 events 0 out\n", "map out was not tried, and may be full: the kernel opens no", "ring buffer"),
+    ],
+)
+def test_a_reader_without_room_fails_the_cell(use: str, what: str, hint: str) -> None:
+    trial = read_by(ReadMaps(read=[use]))
+    with trial.trying():
+        pass
+    with pytest.raises(EvidenceError) as error:
+        trial.check(1000, 1000)
+    assert what in error.value.what
+    assert hint in error.value.hint
+
+
+def test_nothing_may_come_into_full_buffers() -> None:
+    room, full = "27 8 4096 80 40 0 4000 ring\n", "27 8 4096 80 40 0 {} ring\n"
+    guest = ReadMaps(room, read=["", full.format(0), full.format(40)])
+    reader = MapReader(cast(Guest, guest), 1)
+    trial = MapTrial(cast(Guest, guest), [], reader)
+    with trial.trying():
+        pass
+    assert trial.written_buffers() == ["ring"]
+    reader.fill()
+    with trial.trying():
+        pass
+    assert guest.letters == ["t", "s", "f", "s"]
+    with pytest.raises(EvidenceError, match=r"^map ring was left without room, and 40 bytes came in$"), trial.trying():
+        pass
