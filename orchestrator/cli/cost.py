@@ -97,6 +97,10 @@ def cost(
         typer.Option("--map", metavar="NAME=FILE", help="What a map has before the calls: bpftool map dump -j."),
     ] = None,
     form: Annotated[Format, options.format_option(COSTS)] = COSTS.default,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File for --format html; default: stdout, or cost.html on a terminal."),
+    ] = None,
     _schema: Annotated[bool, options.schema(lambda: PrintedCosts)] = False,
     print_only: Annotated[
         bool, typer.Option("--print", help="Print the experiment that measures it, and stop.")
@@ -114,6 +118,10 @@ def cost(
     options.check_one({"--at-most": at_most is not None, "--budget": budget is not None})
     if hits != 1 and workload is None:
         raise UsageError("is of calls of your own only", where="--hits", hint="name them: --workload FILE.c")
+    if out is not None:
+        if not form.is_page:
+            raise UsageError(f"{form} goes to stdout", where="--out", hint=f"--format {form} >FILE, or --format html")
+        options.check_page_file(out)
     of_tree = in_the_tree.tree_kernel(tree, on, "--kernels")
     request = CostRequest(
         names,
@@ -134,7 +142,7 @@ def cost(
             typer.echo(re.sub(rf"(?<![\w./-]){re.escape(str(Path.cwd()))}/", "./", text), nl=False)
             return
         measured = lab.cost(request)
-    form.write("costs", measured, options.StandardOutput())
+    form.write("costs", measured, options.StandardOutput(out))
     raise typer.Exit(0 if measured.passes else 1)
 
 

@@ -22,15 +22,15 @@ _SYMBOLS = 8
 
 def write_table(measured: MeasuredCosts, output: Output) -> None:
     """Write tables in the console's width."""
-    print_sheets(_sheets(measured), output.console)
+    print_sheets(cost_sheets(measured), output.console)
 
 
 def write_markdown(measured: MeasuredCosts, output: Output) -> None:
     """Write the same as Markdown."""
-    output.text(render_sheets(measured.run.record.experiment, _sheets(measured)))
+    output.text(render_sheets(measured.run.record.experiment, cost_sheets(measured)))
 
 
-def _sheets(measured: MeasuredCosts) -> Sequence[Sheet]:
+def cost_sheets(measured: MeasuredCosts) -> Sequence[Sheet]:
     """The costs, and what the changed ones execute more, by symbol."""
     sheets = [measured.sheet()]
     for cost, symbols in explained(measured.costs, measured.before, measured.run):

@@ -139,6 +139,7 @@ FORMATS: list[Format] = [
             "run": "pages.run_page:write_html",
             "modelled run": "pages.run_page:write_modelled_html",
             "comparison": "pages.comparison_page:write_html",
+            "costs": "library.cost_page:write_html",
             "time lines": "profile.printed.timeline_forms:write_html",
         },
         {"time lines": "a page"},

@@ -166,13 +166,21 @@ def sheets_page(
     )
 
 
+DrawnTable = tuple[Sheet, Sequence[Markup]]
+"""A table with its charts."""
+
+
 @dataclass(frozen=True)
 class PageContext:
-    """How a site embeds a run's page: ``links`` to other pages, ``remarks`` on the run, addresses of histories."""
+    """How a site or a command embeds a run's page: ``links`` to others, ``remarks`` on the run, addresses of histories.
+
+    Tables that say the same ``instead`` of the run's own come before these, which then have no charts.
+    """
 
     links: Sequence[NavigationLink] = ()
     remarks: Sequence[str] = ()
     history: Callable[[str], str | None] = lambda cell: None
+    instead: Sequence[DrawnTable] = ()
 
 
 ALONE = PageContext()
@@ -197,7 +205,7 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, cont
     made_with = readable_provenance(run.directory)
     attachments: dict[str, AttachedFile] = {}
     remarks: list[str] = []
-    tables = list(_tables(run, registry, remarks))
+    tables = [*context.instead, *_tables(run, registry, remarks, has_charts=not context.instead)]
     claims = list(map(all_claims, assess(run.record, registry)))
     cells: list[CellPart] = []
     for number, record in enumerate(run.record.cells, 1):
@@ -239,13 +247,13 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, cont
     return replace(beside, text=text(beside))
 
 
-def _tables(run: Run, registry: ReportRegistry, remarks: list[str]) -> Iterator[tuple[Sheet, Sequence[Markup]]]:
+def _tables(run: Run, registry: ReportRegistry, remarks: list[str], *, has_charts: bool) -> Iterator[DrawnTable]:
     drawn = left_out = 0
     drawable = can_draw()
     for kind, groups in run_tables(run.record, registry):
         pictures = []
         sheet = kind.sheet(groups)
-        for chart in kind.charts(groups).values():
+        for chart in kind.charts(groups).values() if has_charts else ():
             if drawable and drawn < MOST_CHARTS:
                 drawn += 1
                 pictures.append(chart_picture(chart, f"chart-{drawn}"))

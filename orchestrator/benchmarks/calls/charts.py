@@ -41,6 +41,27 @@ def list_chart(group: CellGroup) -> BarChart:
     )
 
 
+def kernels_chart(groups: Sequence[CellGroup]) -> BarChart:
+    """Bars of the overheads of each probe, of a colour for each kernel."""
+    by_probe = [{probe_title(cell): cell for cell in probed(group)} for group in groups]
+    labels = list(dict.fromkeys(title for cells in by_probe for title in cells))
+    first = groups[0].first
+    return BarChart(
+        title=f"Overheads of probes on {called(first)}, {cpu(first.cpu).title}",
+        subtitle=_subtitle(groups),
+        labels=[_folded(label) for label in labels],
+        panes=[
+            (
+                _measured_axis(groups[0]),
+                [
+                    Series(group.kernel, [_bar(cells[label]) if label in cells else Bar(None, "") for label in labels])
+                    for group, cells in zip(groups, by_probe, strict=True)
+                ],
+            )
+        ],
+    )
+
+
 def mail_chart(groups: Sequence[CellGroup]) -> BarChart:
     """Bars of the overheads of each probe and kernel of a mail, beside the published ones."""
     tables = [group.reference for group in groups if group.reference is not None]

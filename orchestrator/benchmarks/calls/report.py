@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
-from orchestrator.benchmarks.calls.charts import list_chart, mail_chart
+from orchestrator.benchmarks.calls.charts import kernels_chart, list_chart, mail_chart
 from orchestrator.benchmarks.calls.findings import fifteen_years, kernel_findings, ratio_findings
 from orchestrator.benchmarks.calls.tables.capability_table import (
     CAPABILITIES_TITLE,
@@ -125,8 +125,7 @@ class CallsReport(TableReport):
             return {file_name(groups[:1]): turns_chart(groups)}
         if _fits_mail(groups[0]):
             return {file_name(groups): mail_chart(groups)}
-        names = [f"{file_name([group])}-{group.kernel}" if len(groups) > 1 else file_name(groups) for group in groups]
-        return {name: list_chart(group) for name, group in zip(names, groups, strict=True)}
+        return {file_name(groups): kernels_chart(groups) if len(groups) > 1 else list_chart(groups[0])}
 
 
 def _work(group: CellGroup) -> tuple[object, ...]:

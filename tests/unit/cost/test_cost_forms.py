@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 from record_builders import cell, failed, run
@@ -19,6 +19,10 @@ from orchestrator.cost.line import CostLine
 from orchestrator.cost.reference import check_calls, partner
 from orchestrator.cost.subjects import AttachPlace, Subject
 from orchestrator.errors import UsageError
+from orchestrator.library.cost_page import hits_chart, write_html
+from orchestrator.library.measured_costs import MeasuredCosts
+from orchestrator.report.html.frame import Page
+from orchestrator.report.output import Output
 from orchestrator.results.budgets import Budgets
 from orchestrator.results.contract import CellRecord, ProfileEvidence
 from orchestrator.results.runs import Run
@@ -105,3 +109,38 @@ def test_a_cost_that_has_not_changed_is_explained_beside_no_probe(
     found = [Cost(line("on_read").subject, cells[2], None, changes.cells[0])]
     explanations: list[Any] = [both for _, both in explained(found, whole, whole)]
     assert explanations == [("none", cells[2].probe)]
+
+
+class Written(Output):
+    """Keeps the text of a page."""
+
+    made = ""
+
+    @property
+    def console(self) -> NoReturn:
+        raise AssertionError
+
+    def text(self, text: str) -> None:
+        raise AssertionError
+
+    def page(self, make: Callable[[str | None], Page], file: Path) -> None:
+        self.made = make(None).text
+
+    def note(self, text: str) -> None:
+        raise AssertionError
+
+
+@pytest.mark.usefixtures("file")
+def test_a_page_of_costs_begins_with_hits_and_has_a_chart_of_them_alone(tmp_path: Path) -> None:
+    lines = [line("on_open"), line("on_read")]
+    cells = [measured(f"own.bpf.c.program-{each.subject.name}") for each in lines]
+    stored = run(*cells)
+    costs = costs_in(lines, stored, compare([], Budgets.of({}), cells, cells))
+    output = Written()
+    write_html(MeasuredCosts(costs, (), Run(stored, tmp_path)), output)
+    assert output.made.index("on_open") < output.made.index("a hit") < output.made.index("Overhead of probes")
+    assert output.made.count("<svg") == 1
+    chart = hits_chart(MeasuredCosts(costs, (), Run(stored, tmp_path)))
+    assert chart is not None
+    assert list(chart.labels) == ["on_open", "on_read"]
+    assert hits_chart(MeasuredCosts(costs[:1], (), Run(stored, tmp_path))) is None

@@ -13,6 +13,7 @@ from report_examples import RUNS
 from report_text import check_golden_table, printed
 
 from orchestrator.benchmarks.registry import reports
+from orchestrator.report.chart import BarChart
 from orchestrator.report.kind import cell_groups, charts
 from orchestrator.report.markdown import render_markdown
 from orchestrator.report.summary import summary
@@ -244,9 +245,15 @@ def test_times_of_a_one_liner_have_their_intervals_and_its_mechanism() -> None:
     assert row[-3:] == ["-", "-", "bpf-kprobe"]
 
 
-def test_each_kernel_has_its_chart() -> None:
+def test_kernels_beside_each_other_share_a_chart() -> None:
     drawn = charts(run(*on("lab-i386-up", table="t"), *on("debian-686", SECOND, table="t")), reports())
-    assert sorted(drawn) == ["t-debian-686", "t-lab-i386-up"]
+    assert list(drawn) == ["t"]
+    chart = drawn["t"]
+    assert isinstance(chart, BarChart)
+    ((_, series),) = chart.panes
+    assert [bars.name for bars in series] == ["lab-i386-up", "debian-686"]
+    assert all(len(bars.bars) == len(chart.labels) for bars in series)
+    assert all(bar.value is not None for bars in series for bar in bars.bars)
 
 
 @pytest.mark.parametrize(("metric", "is_said"), [("cost per call", True), ("cost per run", False)])
