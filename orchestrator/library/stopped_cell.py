@@ -8,8 +8,8 @@ import re
 import shlex
 from functools import partial
 
+from orchestrator.benchmarks.calls.call_cells import CallTask
 from orchestrator.benchmarks.calls.sampling import calls_before_timed
-from orchestrator.benchmarks.calls.table import CallTask
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import LabError, UsageError
 from orchestrator.files import ScratchFolder
