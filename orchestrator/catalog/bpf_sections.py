@@ -17,6 +17,7 @@ class SectionWord(CatalogEntry):
     name: str
     kind: str | None = None
     at: Literal["function", "system call", "event", "tracepoint", "hook", "file", "name"] | None = None
+    runs_on: str = ""
     sleep: bool = False
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,11 +41,13 @@ from orchestrator.catalog.probes import (
 )
 from orchestrator.errors import BuildError, ConfigError, LabError, UsageError
 from orchestrator.paths import user_path
+from orchestrator.plain_text import shown
 from orchestrator.program import PROGRAM as CALLED
 
 _SCRIPT = ".bt"
 _LARGEST_SCRIPT = 1 << 14
 _QUOTED = 80
+_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -224,12 +226,7 @@ def subjects(context: BuildContext, kernel: Kernel, text: str) -> Sequence[Subje
     if not path.endswith(BPF_SUFFIXES):
         probe_kind(row)
         return [Subject(row, text, AttachPlace())]
-    programs = list(_programs(context, kernel, file, text, parameters))
-    if not programs:
-        what = "no program of it is attached at a function, a system call or a tracepoint by itself"
-        hint = 'say where each is attached: SEC("fentry/vfs_read"), SEC("tp/syscalls/sys_enter_read")'
-        raise UsageError(what, where=str(file), hint=hint)
-    return programs
+    return _programs(context, kernel, file, text, parameters)
 
 
 class NoSuchSubject(BuildError):
@@ -240,7 +237,7 @@ class NoSuchSubject(BuildError):
         self.text = text
 
 
-def _programs(context: BuildContext, kernel: Kernel, file: Path, text: str, parameters: str) -> Iterator[Subject]:
+def _programs(context: BuildContext, kernel: Kernel, file: Path, text: str, parameters: str) -> Sequence[Subject]:
     kind = probe_kind(with_path(str(file), parameters))
     own_object = in_state(context, bpf_object(context, kernel, file, kind.flags), kind.state, file)
     try:
@@ -249,13 +246,22 @@ def _programs(context: BuildContext, kernel: Kernel, file: Path, text: str, para
         )
     except UnknownProgram as error:
         raise NoSuchSubject(text, error) from None
+    attached = []
     for name, section in programs.items():
         place = place_of_section(section)
-        if place is None:  # it may be called by another (a tail call)
-            context.say(f"not measured: {name}; {_unattached(section)}")
-        else:
+        if place is not None:
             row = with_path(str(file), written({ONE_PROGRAM: name, **kind.parameters}))
-            yield Subject(row, split_path(text)[0], place, name, _mechanism(section) or "")
+            attached.append(Subject(row, split_path(text)[0], place, name, _mechanism(section) or ""))
+    if not attached:
+        what = "no program of it is attached at a function, a system call or a tracepoint by itself"
+        is_somewhere = any(_mechanism(section) for section in programs.values())
+        hint = 'say where each is attached: SEC("fentry/vfs_read"), SEC("tp/syscalls/sys_enter_read")'
+        detail = [f"{name}: {_unattached(section)}" for name, section in programs.items()]
+        raise UsageError(what, where=str(file), detail=shown(detail, _SHOWN), hint=hint if is_somewhere else "")
+    for name, section in programs.items():
+        if place_of_section(section) is None:  # it may be called by another (a tail call)
+            context.say(f"not measured: {name}; {_unattached(section)}")
+    return attached
 
 
 def _unattached(text: str) -> str:
@@ -263,4 +269,7 @@ def _unattached(text: str) -> str:
     assert section.word is not None
     if _mechanism(text) is not None:
         return f"its section, {text}, names no {section.word.at}, so libbpf attaches it nowhere by itself"
+    if section.word.runs_on:
+        where = "the lab measures what functions and events hit"
+        return f"a program of section {text} runs on {section.word.runs_on}; {where}"
     return f"libbpf attaches no {text} to what a call hits"

@@ -15,6 +15,11 @@ def test_each_kind_is_in_the_catalogue_of_probes() -> None:
     assert {word.kind for word in section_words().values() if word.kind} <= probes().keys()
 
 
+def test_what_programs_run_on_is_known_where_it_is_no_place() -> None:
+    assert [word.name for word in section_words().values() if not word.kind and not word.runs_on] == ["usdt"]
+    assert not [word.name for word in section_words().values() if word.kind and word.runs_on]
+
+
 @pytest.mark.parametrize(
     ("text", "word", "target"),
     [

@@ -204,6 +204,15 @@ def test_a_file_whose_programs_are_attached_nowhere_is_refused(tmp_path: Path, m
     with pytest.raises(UsageError, match="no program of it is attached") as refused:
         named(tmp_path, str(file))
     assert refused.value.where == str(file)
+    packets = (
+        "part: a program of section xdp runs on packets of an interface; the lab measures what functions and events"
+    )
+    assert list(refused.value.detail) == [f"{packets} hit"]
+    assert not refused.value.hint
+    monkeypatch.setattr("orchestrator.cost.subjects.bpf_object", lambda *_: programs(file, part="xdp", at="kprobe"))
+    with pytest.raises(UsageError) as refused:
+        named(tmp_path, str(file))
+    assert str(refused.value.hint).startswith("say where each is attached")
 
 
 def test_scripts_lines_modules_and_mechanisms_are_subjects(tmp_path: Path) -> None:
