@@ -88,10 +88,11 @@ class ObjectTypes:
             length = _FIXED.get(kind, 0) + parts * _EACH.get(kind, 0)
             if not 0 < kind <= _ENUM64 or at + length > len(content):
                 raise _damaged()
-            yield BtfType(number, kind, self._text(name), bool(info >> 31), size, content[at : at + length])
+            yield BtfType(number, kind, self.text_at(name), bool(info >> 31), size, content[at : at + length])
             at, number = at + length, number + 1
 
-    def _text(self, offset: int) -> str:
+    def text_at(self, offset: int) -> str:
+        """The text at an offset in the section's strings."""
         return self._strings[offset : self._strings.find(b"\0", offset)].decode(errors="replace")
 
     def _at(self, number: int) -> BtfType:
@@ -143,8 +144,8 @@ class ObjectTypes:
             return ()
         parts = struct.iter_unpack("<III", meant.parts)
         if meant.is_flagged:
-            return [BtfMember(self._text(name), kind, at & 0xFFFFFF, at >> 24) for name, kind, at in parts]
-        return [BtfMember(self._text(name), kind, at, 0) for name, kind, at in parts]
+            return [BtfMember(self.text_at(name), kind, at & 0xFFFFFF, at >> 24) for name, kind, at in parts]
+        return [BtfMember(self.text_at(name), kind, at, 0) for name, kind, at in parts]
 
     def member(self, meant: BtfType, name: str, path: str) -> BtfMember:
         """The member of this name, also in a struct without a name. Raises BuildError; ``path`` is the whole's."""
@@ -189,10 +190,10 @@ class ObjectTypes:
     def enumerators(self, meant: BtfType) -> Mapping[str, int]:
         if meant.kind == _ENUM:
             form = "<Ii" if meant.is_flagged else "<II"
-            return {self._text(name): value for name, value in struct.iter_unpack(form, meant.parts)}
+            return {self.text_at(name): value for name, value in struct.iter_unpack(form, meant.parts)}
         if meant.kind == _ENUM64:
             signs = struct.iter_unpack("<Iq" if meant.is_flagged else "<IQ", meant.parts)
-            return {self._text(name): value for name, value in signs}
+            return {self.text_at(name): value for name, value in signs}
         return {}
 
     def is_text(self, meant: BtfType) -> bool:

@@ -9,7 +9,17 @@ from typing import Literal
 from orchestrator.cost.costs import Cost, problem, verdict
 from orchestrator.cost.reference import Reference
 from orchestrator.results.contract import CONTRACT_OF_COMPARISONS, RunRecord, Status
-from orchestrator.results.parameters import BPF_INSTRUCTIONS, BPF_MACHINE_CODE, BPF_STACK, BPF_VERIFIED
+from orchestrator.results.parameters import (
+    BPF_CODE,
+    BPF_EXECUTED,
+    BPF_EXECUTED_LINES,
+    BPF_INSTRUCTIONS,
+    BPF_LEAVES_AT,
+    BPF_LINES,
+    BPF_MACHINE_CODE,
+    BPF_STACK,
+    BPF_VERIFIED,
+)
 from orchestrator.results.printed_json import Printed
 
 
@@ -60,6 +70,16 @@ class PrintedCost(Printed):
     """Bytes of its machine code."""
     stack_bytes: int | None
     """Bytes of its stack."""
+    machine_instructions: int | None
+    """Instructions of its machine code."""
+    executed_instructions: int | None
+    """How many of those the hits execute."""
+    lines: int | None
+    """Lines of its source that have code."""
+    executed_lines: int | None
+    """How many of those the hits execute."""
+    leaves_at: str | None
+    """Where each hit leaves it without having done anything: ``opens.bpf.c:31``."""
     exceeded: list[str]
     """Sentences on figures that exceed their budgets."""
     notes: list[str]
@@ -95,6 +115,11 @@ class PrintedCost(Printed):
             program_instructions=BPF_INSTRUCTIONS.of(cost.cell),
             machine_code_bytes=BPF_MACHINE_CODE.of(cost.cell),
             stack_bytes=BPF_STACK.of(cost.cell),
+            machine_instructions=BPF_CODE.of(cost.cell),
+            executed_instructions=BPF_EXECUTED.of(cost.cell),
+            lines=BPF_LINES.of(cost.cell),
+            executed_lines=BPF_EXECUTED_LINES.of(cost.cell),
+            leaves_at=BPF_LEAVES_AT.of(cost.cell),
             exceeded=list(cost.exceeded),
             notes=list(cost.notes),
             new=cost.new or None,

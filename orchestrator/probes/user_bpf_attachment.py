@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from orchestrator.artifacts.bpf_objects import BpfObject
+from orchestrator.artifacts.object_lines import object_lines
 from orchestrator.catalog.probes import Handler, ProbeKind, is_recording, probes
 from orchestrator.errors import (
     EvidenceError,
@@ -29,6 +30,7 @@ from orchestrator.probes.bpf_hits import ProgramHits, UserBpfProgram
 from orchestrator.probes.bpf_program import AttachTarget, BpfProgram
 from orchestrator.probes.bpf_refusal import last_lines, refusal_of
 from orchestrator.probes.evidence import Observation
+from orchestrator.probes.hit_way import HitWay, LoadedCode, hit_way, is_reading, way_facts
 from orchestrator.probes.map_reader import LOADERS_WORDS, MapReader
 from orchestrator.probes.map_trial import MapTrial
 from orchestrator.probes.place import Place, PlacedAttachment
@@ -86,6 +88,7 @@ class UserBpfAttachment(PlacedAttachment):
     """
 
     trial_of: type[MapTrial] = MapTrial
+    _executed: Mapping[int, int] = {}
 
     def __init__(
         self,
@@ -157,6 +160,7 @@ class UserBpfAttachment(PlacedAttachment):
 
     def learn(self, executed: Mapping[int, int], calls: int) -> None:
         self._hits.learn(executed, calls)
+        self._executed = executed
 
     def facts(self) -> Mapping[str, int | str]:
         """The sections and sizes of the programs, and what is to be said of the hits of a call."""
@@ -180,8 +184,10 @@ class ObjectAttachment(UserBpfAttachment):
         place: Place,
         programs: Sequence[UserBpfProgram],
         loader: _Loader,
+        symbols: Symbols | None = None,
     ) -> None:
         super().__init__(guest, kind, place, programs, reader=loader.reader)
+        self._symbols, self._file = symbols, loader.file
         self._sized, self._enlarged, self._sizes_given = loader.sized, loader.enlarged, loader.sizes_given
         self._reader = loader.reader
         self.has_buffers = loader.reader.count > 0
@@ -205,6 +211,7 @@ class ObjectAttachment(UserBpfAttachment):
         enlarged |= self._trial.buffers_of_events()
         return {
             **super().facts(),
+            **self._ways(),
             **({BPF_STACK: max(stacks)} if stacks else {}),
             **(
                 {BPF_SIZED: cut(said_of_maps, _LONGEST_PHRASE)}
@@ -213,11 +220,29 @@ class ObjectAttachment(UserBpfAttachment):
             ),
         }
 
+    def _ways(self) -> Mapping[str, int | str]:
+        """How much of the programs the timed calls execute, if QEMU has counted that."""
+        executed, symbols = self._executed, self._symbols
+        if not executed or symbols is None:
+            return {}
+        lines, content = self._code_lines(executed), self._file.read_bytes()
+        ways = dict[str, HitWay]()
+        for program in self._programs:
+            info = program.program.info()
+            code = self._guest.read_memory(info.code, info.jited)
+            loaded = LoadedCode(code, info.code, lines, object_lines(content, program.name))
+            way = hit_way(loaded, executed, lambda address: is_reading(symbols.names(address)))
+            if way is not None:
+                ways[program.name] = way
+        return way_facts(ways)
+
+    def _code_lines(self, executed: Collection[int]) -> Sequence[CodeLine]:
+        return code_lines(self._guest.succeed([_LOADER, "lines"]).stdout, executed) if executed else ()
+
     def with_code_lines(self, profile: CellProfile) -> CellProfile:
         made = (symbol for symbol in profile.symbols if symbol.place == "generated")
         executed = [symbol.address + instruction.offset for symbol in made for instruction in symbol.instructions]
-        lines = code_lines(self._guest.succeed([_LOADER, "lines"]).stdout, executed) if executed else ()
-        return profile.model_copy(update={"code_lines": tuple(lines)})
+        return profile.model_copy(update={"code_lines": tuple(self._code_lines(executed))})
 
 
 def _sizes(sized: Mapping[str, int], enlarged: Mapping[str, int]) -> str:
@@ -279,7 +304,7 @@ def user_bpf_attached(
         with attachment.cleanup_after(loader.reader.end):
             if elsewhere:
                 raise misplaced(elsewhere[0], point)
-            yield ObjectAttachment(guest, kind, place, programs, loader)
+            yield ObjectAttachment(guest, kind, place, programs, loader, symbols)
     bpf_program.wait_until_gone(guest, [program.number for program in programs])
 
 
@@ -295,6 +320,11 @@ class _Loader:
     def __init__(self, guest: Guest, kind: ProbeKind, point: ProbePoint, bpf_object: BpfObject) -> None:
         self._guest, self._kind, self._point, self._object = guest, kind, point, bpf_object
         self.reader = MapReader(guest, 0)
+
+    @property
+    def file(self) -> Path:
+        """The object on the host."""
+        return self._object.file
 
     @property
     def sizes_given(self) -> Sequence[str]:

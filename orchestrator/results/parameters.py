@@ -75,7 +75,13 @@ BPF_HITS = TextParameter("bpf_hits")
 BPF_FULL, BPF_FULL_SAVES = TextParameter("bpf_full"), NumberParameter("bpf_full_saves")
 """A sentence on hits that find no room in the buffers that they send records to, and how many instructions a call with
 them takes less."""
-ABOUT_HITS = (*ABOUT_MAPS, BPF_HITS, BPF_FULL)
+BPF_LEAVES, BPF_LEAVES_AT = TextParameter("bpf_leaves"), TextParameter("bpf_leaves_at")
+"""A sentence on a program that each hit leaves without having done anything, and where that is."""
+BPF_EXECUTED, BPF_CODE = CountParameter("bpf_executed"), CountParameter("bpf_machine_instructions")
+"""How many of a program's machine instructions hits execute, and how many it has."""
+BPF_EXECUTED_LINES, BPF_LINES = CountParameter("bpf_executed_lines"), CountParameter("bpf_lines")
+"""The same of the source's lines: those that the verifier has removed the code of are not executed."""
+ABOUT_HITS = (*ABOUT_MAPS, BPF_HITS, BPF_FULL, BPF_LEAVES)
 BPF_VERIFIED, BPF_INSTRUCTIONS = CountParameter("bpf_verified"), CountParameter("bpf_instructions")
 """Instructions that the verifier has walked, and those of the programs, of all that are attached."""
 BPF_MACHINE_CODE, BPF_STACK = CountParameter("bpf_machine_code_bytes"), CountParameter("bpf_stack_bytes")
