@@ -27,6 +27,7 @@ decisive() {
             *,--kernels=*) printf '%s\n' "${word#--kernels=}" | tr ',' '\n' ;;
             *,*.yaml | *,*.yml) printf '%s\n' "$word" ;;
             *,bpftrace:* | *,*.bt) echo bpftrace ;;
+            *,tool:*) echo tools ;;
         esac
         previous=$word
     done | LC_ALL=C sort -u

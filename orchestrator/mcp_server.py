@@ -49,6 +49,7 @@ from orchestrator.catalog.probes import (
     split_path,
 )
 from orchestrator.catalog.program_state import ProgramState
+from orchestrator.catalog.tools import is_script, is_tool, split_script, tool_command
 from orchestrator.comparison.comparison_sheet import render_comparison
 from orchestrator.comparison.series import series_sheets
 from orchestrator.cost.call_finder import NamedCalls
@@ -128,7 +129,13 @@ def inside_tree(commit: str) -> str:
 
 
 def _subject(text: str) -> str:
-    if not is_one_liner(text):
+    if is_tool(text):
+        program = tool_command(text).file
+        if program is not None:
+            inside(str(program))
+    elif is_script(text):
+        inside(split_script(text)[0])
+    elif not is_one_liner(text):
         name = split_member(split_path(text)[0])[0]
         if "/" in name or name.startswith("~") or Path(name).exists():
             inside(name)
@@ -319,7 +326,7 @@ def _offer_measurements(measures: Offer, measurements: Measurements, lab: Lab) -
             Words, Field(description="NAME=FILE: what maps have before the calls, as bpftool map dump -j prints it.")
         ] = [],  # noqa: B006
     ) -> str:
-        """Measure a hit of BPF programs, bpftrace one-liners, modules or mechanisms, at most AT_MOST instructions."""
+        """Measure a hit of BPF programs, tools, bpftrace lines, modules or mechanisms, at most AT_MOST instructions."""
         own_lab = replace(lab, progress=_Reported(context))
 
         def measured() -> str:

@@ -3,8 +3,9 @@
 // other links it does not: they are asked themselves, by a copy of the descriptor (pidfd_getfd, since Linux 5.6).
 #include "attached.h"
 #include "btf.h"
+#include "process_files.h"
 
-enum { MOST_PROCESSES = 1000000, MOST_FILES = 1024, NAME_SIZE = 256, E_SRCH = 3 };
+enum { NAME_SIZE = 256, NAME_ROOM = 32 };
 enum { E_FAULT = 14, UNSAID = 255, NOWHERE = 1 };
 // enum bpf_task_fd_type, enum bpf_prog_type and enum bpf_link_type
 enum { RAW_TRACEPOINT = 0, TRACING_PROGRAM = 26 };
@@ -76,27 +77,10 @@ static long show_event(long pid, uint32_t file)
 	return 0;
 }
 
-// Writes a number below a million; returns its end, where a 0 is.
-static char *write_number(char *to, uint32_t number)
-{
-	for (uint32_t unit = 100000; unit; unit /= 10)
-		if (number >= unit || unit == 1)
-			*to++ = '0' + number / unit % 10;
-	*to = 0;
-	return to;
-}
-
 // Its file is called bpf_link where the link was made, and bpf-link where it was opened again.
-static int is_link(long pid, uint32_t file)
+static int is_link(const char *name)
 {
-	static const char made[] = "anon_inode:bpf_link", opened[] = "anon_inode:bpf-link";
-	char path[32] = "/proc/", found[sizeof(made)] = "";
-	char *end = write_number(path + text_length(path), pid);
-
-	memcpy(end, "/fd/", 4);
-	write_number(end + 4, file);
-	return sys3(SYS_readlink, path, found, sizeof(found)) == sizeof(made) - 1 &&
-	       (text_equal(found, made) || text_equal(found, opened));
+	return text_equal(name, "anon_inode:bpf_link") || text_equal(name, "anon_inode:bpf-link");
 }
 
 // Whether a program was loaded for links of this type. The kernel compares the types first, and then finds no memory at
@@ -158,19 +142,107 @@ static void show_link(int fd)
 
 long show_attached(long pid)
 {
-	long process = pid < MOST_PROCESSES ? sys2(SYS_pidfd_open, pid, 0) : -E_SRCH;
+	long process = open_process(pid);
 
 	if (process < 0)
 		return process;
 	for (uint32_t file = 0; file < MOST_FILES; file++) {
+		char name[NAME_ROOM];
 		long mine;
 
-		if (!show_event(pid, file) || !is_link(pid, file))
+		if (!name_of_file(pid, file, name, sizeof(name)) || !show_event(pid, file) || !is_link(name))
 			continue;
-		mine = sys3(SYS_pidfd_getfd, process, file, 0);
+		mine = copy_of_file(process, file);
 		if (mine < 0)
 			continue;
 		show_link(mine);
+		sys1(SYS_close, mine);
+	}
+	sys1(SYS_close, process);
+	return 0;
+}
+
+static void show_program(int program)
+{
+	static const char digits[] = "0123456789abcdef";
+	struct program_info info = {0};
+	union bpf_request request = {.info = {program, sizeof(info), (unsigned long)&info}};
+	char tag[2 * sizeof(info.tag) + 1] = "";
+
+	if (bpf(BPF_OBJ_GET_INFO_BY_FD, &request, sizeof(request.info)))
+		return;
+	for (size_t i = 0; i < sizeof(info.tag); i++) {
+		tag[2 * i] = digits[info.tag[i] >> 4];
+		tag[2 * i + 1] = digits[info.tag[i] & 15];
+	}
+	info.name[sizeof(info.name) - 1] = 0;
+	print_number(1, info.id);
+	print(1, " ");
+	print_number(1, info.type);
+	print(1, " ");
+	print(1, tag);
+	print(1, " ");
+	print(1, *info.name ? info.name : "-");
+	print(1, "\n");
+}
+
+static void show_program_of(int link)
+{
+	struct link_info info = {0};
+	union bpf_request request = {.info = {link, sizeof(info), (unsigned long)&info}};
+	int program;
+
+	if (bpf(BPF_OBJ_GET_INFO_BY_FD, &request, sizeof(request.info)))
+		return;
+	program = program_by_id(info.program);
+	if (program < 0)
+		return;
+	show_program(program);
+	sys1(SYS_close, program);
+}
+
+static void show_program_at(long pid, uint32_t file)
+{
+	char name[NAME_SIZE] = "";
+	union bpf_request request = {
+		.task_file = {.pid = pid, .fd = file, .size = sizeof(name), .name = (unsigned long)name},
+	};
+	int program;
+
+	if (bpf(BPF_TASK_FD_QUERY, &request, sizeof(request.task_file)))
+		return;
+	program = program_by_id(request.task_file.program);
+	if (program < 0)
+		return;
+	show_program(program);
+	sys1(SYS_close, program);
+}
+
+long show_loaded(long pid)
+{
+	long process = open_process(pid);
+
+	if (process < 0)
+		return process;
+	for (uint32_t file = 0; file < MOST_FILES; file++) {
+		char name[NAME_ROOM];
+		int is_program;
+		long mine;
+
+		if (!name_of_file(pid, file, name, sizeof(name)))
+			continue;
+		is_program = text_equal(name, "anon_inode:bpf-prog");
+		if (!is_program && !is_link(name)) {
+			show_program_at(pid, file);
+			continue;
+		}
+		mine = copy_of_file(process, file);
+		if (mine < 0)
+			continue;
+		if (is_program)
+			show_program((int)mine);
+		else
+			show_program_of((int)mine);
 		sys1(SYS_close, mine);
 	}
 	sys1(SYS_close, process);

@@ -10,5 +10,8 @@
 // many places; the offset in bytes, and the name of the function, the tracepoint or the file ("-" where the kernel does
 // not say, or there are many). Returns a negative errno where the process is not there.
 long show_attached(long pid);
+// Prints a line for each program that the process has open, or is linked by what it has open: "ID TYPE TAG NAME", as the
+// kernel numbers types (enum bpf_prog_type), with the 8 bytes of its tag in hexadecimal. A program may be there twice.
+long show_loaded(long pid);
 
 #endif

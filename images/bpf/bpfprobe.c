@@ -27,15 +27,25 @@
 //
 // For programs that others have loaded:
 //   bpfprobe attached PID       what a process has attached, as attached.h says
+//   bpfprobe loaded PID         the programs that a process has loaded, as attached.h says
 //   bpfprobe pin FOLDER ID      pins a program as FOLDER/program
+//   bpfprobe start FILE BYTES PROGRAM ARGUMENT...
+//                               starts a program in the background and prints its process, as background.h says
+//   bpfprobe rest PID           returns when a process and those of its session wait: "waiting", or "ended", or "busy" after
+//                               some minutes, as background.h says
+//   bpfprobe signal GROUP NUMBER  sends a signal to a process group
+//   bpfprobe session PID        a line for each process of its session
+//   bpfprobe rings PID          how full the buffers are that a process reads, as output_rings.h says
 //   bpfprobe gone ID...         returns when the kernel has none of these programs any more
 //
 // Removing the files of FOLDER detaches the program.
 #include "attached.h"
+#include "background.h"
 #include "bpf_abi.h"
 #include "btf.h"
 #include "map_reader.h"
 #include "map_trial.h"
+#include "output_rings.h"
 #include "programs.h"
 
 enum { RING_SIZE = 4 << 20, MOST_THREADS = 4096, MOST_CPUS = 1024, PATH_MAX = 256, LOG_SIZE = 1 << 16, PAGE = 4096 };
@@ -551,7 +561,6 @@ int program(int argc, char **argv, char **environment)
 {
 	const char *command = argc > 2 ? argv[1] : "";
 
-	(void)environment;
 	if (text_equal(command, "attach") && argc == 12) {
 		struct place place = place_of(argv + 4);
 
@@ -579,6 +588,36 @@ int program(int argc, char **argv, char **environment)
 		checked(show_attached(checked(parse_number(argv[2]), "no process: ", argv[2])), "no process ", argv[2]);
 		return 0;
 	}
+	if (text_equal(command, "loaded") && argc == 3) {
+		checked(show_loaded(checked(parse_number(argv[2]), "no process: ", argv[2])), "no process ", argv[2]);
+		return 0;
+	}
+	if (text_equal(command, "rest") && argc == 3) {
+		print(1, wait_until_rest(checked(parse_number(argv[2]), "no process: ", argv[2])));
+		print(1, "\n");
+		return 0;
+	}
+	if (text_equal(command, "signal") && argc == 4) {
+		long group = checked(parse_number(argv[2]), "no process: ", argv[2]);
+
+		checked(sys2(SYS_kill, -group, parse_number(argv[3])), "no process group ", argv[2]);
+		return 0;
+	}
+	if (text_equal(command, "session") && argc == 3) {
+		show_session(checked(parse_number(argv[2]), "no process: ", argv[2]));
+		return 0;
+	}
+	if (text_equal(command, "rings") && argc == 3) {
+		checked(show_rings(checked(parse_number(argv[2]), "no process: ", argv[2])), "no process ", argv[2]);
+		return 0;
+	}
+	if (text_equal(command, "start") && argc > 4) {
+		long bytes = checked(parse_number(argv[3]), "no size: ", argv[3]);
+
+		print_number(1, checked(start_in_background(argv[2], bytes, argv + 4, environment), "cannot fork", ""));
+		print(1, "\n");
+		return 0;
+	}
 	if (text_equal(command, "pin") && argc == 4) {
 		pin(checked(open_program(argv[3]), "the kernel has no program ", argv[3]), argv[2], "program");
 		return 0;
@@ -588,5 +627,5 @@ int program(int argc, char **argv, char **environment)
 			wait_until_gone(argv[i]);
 		return 0;
 	}
-	fail("one of attach, info, counts, hits, events, stack, empty, try, read, hold, attached, pin, gone", "", 0);
+	fail("one of attach, info, counts, hits, events, stack, empty, try, read, hold, attached, loaded, rings, start, rest, session, signal, pin, gone", "", 0);
 }

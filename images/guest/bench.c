@@ -17,6 +17,10 @@
 //       for the plugin that counts on each CPU (images/plugin/cpus.c): a process on each of the first CPUs, which take
 //       turns after each call. A batch of a fifth of CALLS, then REPEATS batches in which each process makes CALLS, and
 //       some before them which do not count. A batch is thrown away as above.
+//   -R GROUP -Q ROOM
+//       with -n: the process group that reads what the calls' probes write, and is stopped. Where the next batch would
+//       make more than ROOM calls since, it reads, and one call follows, which may wake it. The kernel's interrupts to
+//       itself (IRQ work) are the calls' own then.
 //   -l OFFSET:FILE
 //       behind all calls, tells which bytes are executed at an offset of a file that the process has mapped
 //   -s SECONDS [-r REPEATS]
@@ -42,6 +46,7 @@
 #include "failure.h"
 #include "mapping.h"
 #include "process.h"
+#include "reader.h"
 #include "region_clock.h"
 #include "results.h"
 #include "turns.h"
@@ -113,6 +118,13 @@ static struct timing time_batch(const struct bench *bench, long calls, uint32_t 
 	return taken;
 }
 
+// So that so many calls have room for what they write.
+static void make_room(const struct bench *bench, long calls)
+{
+	if (let_read(calls))
+		bench->loop(1);
+}
+
 // Repeats a batch until it is undisturbed, and counts the disturbed ones. If it is not the last of a sample, QEMU adds
 // its counts to those of the last one.
 static struct timing clean_batch(const struct bench *bench, long calls, uint32_t *each, int is_last, long *disturbed)
@@ -122,6 +134,8 @@ static struct timing clean_batch(const struct bench *bench, long calls, uint32_t
 		struct timing result;
 
 		renew_random_key();
+		if (calls)
+			make_room(bench, calls + warming_calls);
 		// One call, or none, fits nearly anywhere between two ticks, and so do the few that QEMU counts. To wait
 		// for a tick takes as long as ten million instructions (100 a second), twice as long while QEMU counts.
 		if ((calls > 1 && !is_marked) || attempt)
@@ -148,6 +162,7 @@ static long note_calls(const struct bench *bench, long calls, struct results *re
 	long result = 0;
 
 	for (long i = 0; i < calls; i++) {
+		make_room(bench, 1);
 		result = bench->loop(1);
 		note_result(results, result);
 	}
@@ -185,6 +200,19 @@ static struct timing shortest_empty(const struct bench *bench, struct timing sho
 	return shortest;
 }
 
+static long warm_up(const struct bench *bench)
+{
+	long result = 0, most = room_of_reader() < WARM_UP_CALLS ? room_of_reader() : WARM_UP_CALLS;
+
+	for (long left = WARM_UP_CALLS; left > 0; left -= most) {
+		const long calls = left < most ? left : most;
+
+		make_room(bench, calls);
+		result = bench->loop(calls);
+	}
+	return result;
+}
+
 static void run_samples(const struct bench *bench, const struct sampling *wanted)
 {
 	long ignored = 0, result;
@@ -201,7 +229,7 @@ static void run_samples(const struct bench *bench, const struct sampling *wanted
 	if (is_single)
 		memset(bench_costs, 1, sizeof(bench_costs));
 	warming_calls = wanted->warming;
-	result = bench->loop(WARM_UP_CALLS);
+	result = warm_up(bench);
 	bench->check(result);
 	note_result(&timed, result);
 	clean_batch(bench, 0, NULL, 1, &ignored);
@@ -305,7 +333,7 @@ static void show_live(char *place)
 int run_bench(struct bench *bench, int argc, char **argv)
 {
 	struct sampling wanted = {.calls = -1, .batch = -1, .repeats = 1, .untimed = -1};
-	long seconds = -1, counted = -1, cpus = 0;
+	long seconds = -1, counted = -1, cpus = 0, group = 0;
 	const char *file = NULL;
 	char *live = NULL;
 
@@ -333,7 +361,11 @@ int run_bench(struct bench *bench, int argc, char **argv)
 		else if (number >= 0 && text_equal(option, "-k"))
 			wanted.single = number;
 		else if (number < 1)
-			fail("expected one of -n -b -r -u -m -w -k -c -s -j with a number, found ", option);
+			fail("expected one of -n -b -r -u -m -w -k -c -s -j -R -Q with a number, found ", option);
+		else if (text_equal(option, "-R"))
+			group = number;
+		else if (text_equal(option, "-Q"))
+			set_reader(group, number);
 		else if (text_equal(option, "-n"))
 			wanted.calls = number;
 		else if (text_equal(option, "-b"))
@@ -353,7 +385,7 @@ int run_bench(struct bench *bench, int argc, char **argv)
 		wanted.untimed = wanted.calls;
 	if ((wanted.calls > 0) + (seconds > 0) + (counted >= 0) != 1)
 		fail("give one of -n CALLS, -c CALLS and -s SECONDS", "");
-	open_statistics();
+	open_statistics(has_reader());
 	bench->prepare();
 	print(1, "entry ");
 	print(1, bench->entry);

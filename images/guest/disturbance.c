@@ -12,7 +12,7 @@ enum { TICK_WAIT = 100 * 1000 * 1000 };
 // Nanoseconds: two ticks of the slowest usual kind (100 a second) and some more.
 enum { NEW_SECOND = 25 * 1000 * 1000 };
 
-static int statistics;
+static int statistics, interrupts = -1;
 // Whether calls fault, or let other tasks run, themselves.
 static int is_faulting, is_switching;
 
@@ -24,11 +24,44 @@ static uint64_t read_tsc(void)
 	return (uint64_t)high << 32 | low;
 }
 
-void open_statistics(void)
+void open_statistics(int makes_irq_work)
 {
 	statistics = (int)sys3(SYS_open, "/proc/stat", O_RDONLY, 0);
 	if (statistics < 0)
 		fail("cannot open /proc/stat", "");
+	if (!makes_irq_work)
+		return;
+	interrupts = (int)sys3(SYS_open, "/proc/interrupts", O_RDONLY, 0);
+	if (interrupts < 0)
+		fail("cannot open /proc/interrupts", "");
+}
+
+// The sum over all CPUs of the line "IWI:"; 0 where the kernel has none (CONFIG_IRQ_WORK).
+static uint64_t count_irq_work(void)
+{
+	static char text[1 << 16];
+	uint64_t total = 0;
+	long size = 0, more;
+
+	sys3(SYS_lseek, interrupts, 0, 0);
+	while ((more = sys3(SYS_read, interrupts, text + size, sizeof(text) - 1 - (size_t)size)) > 0)
+		size += more;
+	text[size] = 0;
+	for (const char *at = text; *at; at++) {
+		if (at[0] != 'I' || at[1] != 'W' || at[2] != 'I' || at[3] != ':')
+			continue;
+		for (at += 4; *at == ' ' || (*at >= '0' && *at <= '9');) {
+			uint64_t number = 0;
+
+			for (; *at >= '0' && *at <= '9'; at++)
+				number = number * 10 + (uint64_t)(*at - '0');
+			total += number;
+			for (; *at == ' '; at++)
+				;
+		}
+		break;
+	}
+	return total;
 }
 
 // The total of the "intr" line counts every interrupt of every kind, the local timer's included.
@@ -59,7 +92,7 @@ struct disturbance count_disturbances(void)
 	sys2(SYS_clock_gettime64, CLOCK_REALTIME, time);
 	now.second = time[0];
 	now.nanosecond = time[1];
-	now.interrupts = count_interrupts();
+	now.interrupts = count_interrupts() - (interrupts < 0 ? 0 : count_irq_work());
 	sys2(SYS_getrusage, RUSAGE_SELF, usage);
 	now.faults = usage[8] + usage[9];
 	now.switches = usage[16] + usage[17];

@@ -16,8 +16,9 @@ struct disturbance {
 	int64_t second, nanosecond;
 };
 
-// To be called once, before the others.
-void open_statistics(void);
+// To be called once, before the others. Where calls make IRQ work, it is no disturbance: what they write into a buffer
+// wakes its reader by an interrupt of the CPU to itself.
+void open_statistics(int makes_irq_work);
 // What has happened until now.
 struct disturbance count_disturbances(void);
 // Whether nothing has happened in between but what each of the calls does itself: after some attempts, a fault or a task

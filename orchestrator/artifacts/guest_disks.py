@@ -13,6 +13,7 @@ from orchestrator.arch import Arch
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.data_disk import data_disk
 from orchestrator.artifacts.disk_images import ready_image
+from orchestrator.artifacts.headers_disk import kernel_headers
 from orchestrator.artifacts.initramfs import disk_drivers
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules_disk import kernel_modules
@@ -20,13 +21,16 @@ from orchestrator.catalog.image_recipes import image as image_recipe
 from orchestrator.catalog.kernels import KernelSpec, setting_options
 from orchestrator.catalog.user_disks import find_disk, is_user_disk
 from orchestrator.errors import UsageError
-from orchestrator.guest.machine import MODULES, ChannelKind, DataDisk, RootImage, Start
+from orchestrator.guest.machine import HEADERS, MODULES, ChannelKind, DataDisk, RootImage, Start
 
 _DATA = ("CONFIG_VIRTIO_BLK", "CONFIG_SQUASHFS", "CONFIG_SQUASHFS_LZ4")
 _SYSTEMD = ("CONFIG_CGROUPS", "CONFIG_FHANDLE", "CONFIG_INOTIFY_USER", "CONFIG_SIGNALFD", "CONFIG_TIMERFD")
 """The options that systemd's README requires and that a kernel can be built without."""
 
 _MOST_DATA_DISKS = 16
+
+_COMPILING = ("bpftrace", "python3-bpfcc")
+"""Packages whose programs compile against the headers of the guest's kernel."""
 
 
 class Disks(NamedTuple):
@@ -92,6 +96,8 @@ def ready_disks(context: BuildContext, kernel: Kernel, guest: GuestDisks) -> Dis
         _check_kernel(kernel, _DATA, "its modules on a disk")
         name = f"modules of {kernel.release}"  # a data folder's name has no spaces
         data += (DataDisk(name, kernel_modules(context, kernel), f"{MODULES}/{kernel.release}"),)
+    if root is not None and any(name in _COMPILING for name, _ in root.packages) and kernel.headers.is_dir():
+        data += (DataDisk(f"headers of {kernel.release}", kernel_headers(context, kernel), HEADERS),)
     drivers = disk_drivers(context, kernel) if root is not None or data else None
     return Disks(root, data, drivers)
 

@@ -157,20 +157,6 @@ def _type(text: str, place: int) -> tuple[str, int]:
     raise UnreadTextError("the end of a type is missing")
 
 
-def without_comments(text: str) -> str:
-    """The program in one line, a space instead of comments, line ends and spaces. What is not read stays as it is."""
-    words, end = list[str](), 0
-    try:
-        for token in tokens(text):
-            if words and token.start > end:
-                words.append(" ")
-            words.append(token.text)
-            end = token.end
-    except UnreadTextError:
-        words.append(text[end:])
-    return "".join(words)
-
-
 _PRINTING = ("printf", "print", "cat", "join", "time", "strftime", "errorf", "warnf")
 """Functions whose hits leave something for bpftrace to print."""
 _NEWER_WORDS = ("let", "for", "has_key", "config")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Probe kinds: the catalogue's, users' files, bpftrace one-liners; module parameters, events and recorders."""
+"""Probe kinds: the catalogue's, users' files, tools, bpftrace one-liners; module parameters, events and recorders."""
 
 from __future__ import annotations
 
@@ -19,6 +19,17 @@ from orchestrator.catalog.compiler_flags import LONGEST_FLAGS, CompilerFlags
 from orchestrator.catalog.data import CatalogEntry, existing_file, named, read, similar_file, unknown
 from orchestrator.catalog.kernels import version_numbers
 from orchestrator.catalog.program_state import STATE, ProgramState
+from orchestrator.catalog.tools import (
+    BPFTRACE_PROGRAM,
+    TOOL_PREFIX,
+    ToolCommand,
+    is_script,
+    is_tool,
+    script_command,
+    script_text,
+    tool_command,
+)
+from orchestrator.catalog.user_files import is_packed, unpacking
 from orchestrator.errors import ConfigError
 from orchestrator.paths import user_path
 from orchestrator.plain_text import cut
@@ -85,6 +96,11 @@ def is_one_liner(name: str) -> bool:
     return name.startswith(PREFIX)
 
 
+def is_text(name: str) -> bool:
+    """Whether a probe's name is a one-liner or a tool's command, and neither a path nor in the catalogue."""
+    return is_one_liner(name) or is_tool(name)
+
+
 def may_be_one_liner(name: str) -> bool:
     """Whether an unknown probe's name looks like a one-liner with a missing or misspelt prefix."""
     return name.casefold().startswith(PREFIX.removesuffix(":")) or (":" in name and "{" in name)
@@ -101,21 +117,34 @@ def one_liner(name: str) -> str:
         raise ConfigError(f"found a one-liner of {len(text)} characters; at most {LONGEST} are allowed")
     if not (text.isascii() and text.isprintable()):
         raise ConfigError(f"found {name[:80]!r}; a one-liner has printable ASCII characters in one line")
-    for point in attach_points_of(text):
-        event = _perf_event(point)
-        if event is not None:
-            name = ":".join((point.provider, *point.parts[:1]))
-            advice = "leave it out" if event.instead is None else f"use tracepoint:{event.instead}"
-            raise ConfigError(f"found '{name}' in a one-liner; {event.why}: {advice}")
+    _check_hit(text)
     return text
 
 
+def _check_hit(text: str) -> None:
+    """Raise ConfigError for a program of bpftrace that has nothing that a call hits."""
+    points = [point for point in attach_points_of(text) if point.kind not in _AROUND]
+    unhit = [(point, event) for point in points if (event := _unhit_event(point)) is not None]
+    if points and len(unhit) == len(points):
+        point, event = unhit[0]
+        name = ":".join((point.provider, *point.parts[:1]))
+        what = f"found '{name}'; {event.why}, and it has nothing that a call hits"
+        raise ConfigError(what, hint="name a function or a tracepoint beside it")
+
+
+_AROUND = ("BEGIN", "END")
+"""Probes that run before and after all of a program."""
+
+
+_PERF_EVENTS = ("interval", "profile", "software", "hardware", "watchpoint", "asyncwatchpoint")
+"""Probes whose programs are at perf events: the kernel tells of no program where it is."""
+
+
 class PerfEvent(CatalogEntry):
-    """A probe of bpftrace that no call is proved to hit, a row of ``perf_events.yaml``, which explains the fields."""
+    """A probe of bpftrace that no call hits, a row of ``perf_events.yaml``, which explains the fields."""
 
     name: str
     why: str
-    instead: str | None = None
 
 
 @lru_cache(maxsize=1)
@@ -123,7 +152,7 @@ def _perf_events() -> Mapping[str, PerfEvent]:
     return named(PerfEvent, read("perf_events.yaml"))
 
 
-def _perf_event(point: AttachPoint) -> PerfEvent | None:
+def _unhit_event(point: AttachPoint) -> PerfEvent | None:
     known = _perf_events()
     event = known.get(":".join((point.kind or "", *point.parts[:1])))
     return event or known.get(point.kind or "")
@@ -135,6 +164,17 @@ def attach_points_of(text: str) -> Sequence[AttachPoint]:
         return attach_points(text)
     except UnreadTextError:
         return ()
+
+
+def has_several_places(text: str) -> bool:
+    """Whether a one-liner's programs are at several places, or at perf events, so that its hits are not of one kind.
+
+    Such a line is measured whole, as a tool.
+    """
+    points = [point for point in attach_points_of(text) if point.kind not in _AROUND]
+    places = {point.function or point.event or str(point) for point in points}
+    is_pattern = any("*" in (point.function or point.event or "") for point in points)
+    return len(places) > 1 or is_pattern or any(point.kind in _PERF_EVENTS for point in points)
 
 
 def shortened(text: str) -> str:
@@ -158,12 +198,11 @@ BPF_SUFFIXES = (BPF_SOURCE, ".o")
 
 _FORMS = "your own module is a template (.c.j2), a C file (.c), a .ko or a folder with a Kbuild"
 _PROGRAM_FORMS = "; your own BPF programs are a C file (.bpf.c) or an object (.o)"
-_UNPACK = {".zst": "zstd -dk", ".xz": "unxz -k", ".gz": "gunzip -k"}
 
 
 def is_path(name: str) -> bool:
     """Whether a probe's name is a path: it has a slash, unlike the catalogue's names."""
-    return "/" in name and not is_one_liner(name)
+    return "/" in name and not is_text(name)
 
 
 def has_programs(path: Path) -> bool:
@@ -202,13 +241,8 @@ def find_module(name: str) -> Path:
     return find_probe(name, forms="")
 
 
-def unpacking(path: Path) -> str:
-    """The command that unpacks a compressed file."""
-    return f"{_UNPACK[path.suffix]} {shlex.quote(str(path))}"
-
-
 def _way(path: Path) -> str:
-    if path.suffix in _UNPACK and path.stem.endswith(".ko"):
+    if is_packed(path) and path.stem.endswith(".ko"):
         return f"unpack it first: {unpacking(path)}"
     if path.suffix in (".cpp", ".cc", ".cxx", ".C", ".c++"):
         if path.stem.endswith(".bpf"):
@@ -218,8 +252,6 @@ def _way(path: Path) -> str:
         return "an object is not a module: name its source, a .c, and the lab builds it"
     if has_programs(path):
         return "BPF programs are not modules: name them among the probes of an experiment that measures calls"
-    if path.suffix == ".bt":
-        return "write a bpftrace program as a one-liner among the probes: 'bpftrace: kprobe:vfs_read { @ = count(); }'"
     return ""
 
 
@@ -411,9 +443,9 @@ class ProbeKind(KernelFeature):
     ``fetched`` are the values of an event's fetching handler, in the kernel's syntax, most of them by ``fetching()``.
 
     A user's module has a ``file`` or folder, of which it may be one ``member``, and ``parameters``, a user's BPF
-    programs a ``bpf_file``, of which ``parameters`` may name one, a bpftrace program a ``one_liner``; their traps are
-    not known in advance. A kind that only verifies one capability (List 15 of the djprobe document) has a
-    ``capability``.
+    programs a ``bpf_file``, of which ``parameters`` may name one, a bpftrace program a ``one_liner``, what attaches its
+    programs itself and is measured whole a ``tool``; their traps are not known in advance. A kind that only verifies
+    one capability (List 15 of the djprobe document) has a ``capability``.
     """
 
     name: str
@@ -445,11 +477,17 @@ class ProbeKind(KernelFeature):
     parameters: dict[str, str] = Field(default_factory=dict)
     bpf_file: Path | None = None
     one_liner: str | None = None
+    tool: ToolCommand | None = None
     capability: str | None = None
 
     @property
     def has_own_programs(self) -> bool:
-        return self.bpf_file is not None or self.one_liner is not None
+        return self.bpf_file is not None or self.attaches_itself
+
+    @property
+    def attaches_itself(self) -> bool:
+        """Whether a process in the guest attaches its programs."""
+        return self.one_liner is not None or self.tool is not None
 
     @property
     def one_program(self) -> str | None:
@@ -557,9 +595,9 @@ def published_column(probe: str) -> str | None:
 
 def probe_kind(name: str) -> ProbeKind:
     """The probe kind of a catalogue name, a path or a one-liner. Raises ConfigError."""
-    if is_one_liner(name):
-        text = one_liner(name)
-        return _own(one_liner_name(text), f"bpftrace: {text}", one_liner=text)
+    own = _own_text(name)
+    if own is not None:
+        return own
     if not is_path(name):
         kind = probe_in_catalogue(name)
         if kind is None:
@@ -587,6 +625,36 @@ def _named(parameters: Mapping[str, str]) -> Mapping[str, str]:
     flags = CompilerFlags.of_text(parameters[COMPILED_WITH]).named
     others = {name: value for name, value in parameters.items() if name != COMPILED_WITH}
     return {**others, COMPILED_WITH: flags.text} if flags.flags else others
+
+
+def _own_text(name: str) -> ProbeKind | None:
+    """What attaches its programs itself: a line, a tool, or a script; None for another name. Raises ConfigError."""
+    if is_one_liner(name):
+        text = one_liner(name)
+        line: dict[str, object] = {"one_liner": text}
+        if has_several_places(text):
+            line["tool"] = ToolCommand(text, (BPFTRACE_PROGRAM, "-e", text))
+        return _own(one_liner_name(text), f"bpftrace: {text}", **line)
+    if is_tool(name):
+        command = tool_command(name)
+        return _own(command.name, f"{TOOL_PREFIX} {command.title}", tool=command)
+    if is_script(name):
+        script = script_command(name)
+        assert script.file is not None
+        try:
+            _check_hit(script_text(script.file))
+        except ConfigError as error:
+            raise ConfigError(error.what, where=str(script.file), hint=error.hint) from None
+        return _own(_script_name(script), script.title, tool=script)
+    return None
+
+
+def _script_name(script: ToolCommand) -> str:
+    assert script.file is not None
+    parameters = script.argv[2:]
+    shown = "".join(f".{re.sub(r'[^A-Za-z0-9_-]', '_', value)}" for value in parameters)[:_SHOWN_VALUES]
+    digest = f".{hashlib.sha256(script.title.encode()).hexdigest()[:_DIGITS]}" if parameters else ""
+    return f"{probe_name(script.file)}{shown}{digest}"
 
 
 _NEEDED_BY_PROGRAMS = [

@@ -16,7 +16,6 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 from elftools.common.exceptions import ELFError
 
 from orchestrator.arch import OF_MACHINE, Arch
-from orchestrator.catalog.probes import unpacking
 from orchestrator.errors import ConfigError
 from orchestrator.paths import user_path
 from orchestrator.program import PROGRAM
@@ -26,6 +25,18 @@ _NOT_BUILT = (
 )
 _PACKED = {b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ": ".xz", b"\x1f\x8b": ".gz"}
 """Suffixes of compressed files by their first bytes."""
+
+_UNPACK = {".zst": "zstd -dk", ".xz": "unxz -k", ".gz": "gunzip -k"}
+
+
+def is_packed(path: Path) -> bool:
+    """Whether a file's suffix is that of a compressed one."""
+    return path.suffix in _UNPACK
+
+
+def unpacking(path: Path) -> str:
+    """The command that unpacks a compressed file."""
+    return f"{_UNPACK[path.suffix]} {shlex.quote(str(path))}"
 
 
 def _elf(stream: BinaryIO) -> Any:

@@ -36,7 +36,8 @@ def cost(
         list[str],
         typer.Argument(
             metavar="SUBJECT...",
-            help="A BPF program (.bpf.c, .o), a bpftrace one-liner or script (.bt), a kernel module (a folder, .c, "
+            help="A BPF program (.bpf.c, .o), a tool ('tool: opensnoop -x'), a bpftrace one-liner or script (.bt), "
+            "a kernel module (a folder, .c, "
             ".ko), or a mechanism; see: list probes.",
         ),
     ],
@@ -59,6 +60,9 @@ def cost(
         str | None, typer.Option(metavar="NAME", help="With --workload: one function of a module that calls enter.")
     ] = None,
     cpu: Annotated[str, typer.Option(help="CPU model.", autocompletion=options.cpus)] = DEFAULT_CPU,
+    image: Annotated[
+        str | None, typer.Option(metavar="IMAGE", help="The image that has the tool, or bpftrace; see: build images.")
+    ] = None,
     at_most: Annotated[
         str | None,
         typer.Option(metavar="BUDGET", help="Exit with 1 if a hit takes more: 900, with --against also +5 or +2%."),
@@ -110,7 +114,7 @@ def cost(
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Measure a hit of a BPF program, a bpftrace line or a module.
+    """Measure a hit of a BPF program, a tool, a bpftrace line or a module.
 
     Exits with 1 if a cost could not be measured or exceeds what is allowed.
     """
@@ -134,6 +138,7 @@ def cost(
         [*_flags(include, define, optimisation), *(word for text in cflags or () for word in _words(text))],
         function,
         ProgramState.of(rodata or (), max_entries or (), map_ or ()),
+        image,
     )
     lab = ConsoleLab(jobs=jobs, offline=offline, verbose=verbose, fleet=fleet)
     with _named_by_the_user(budget):

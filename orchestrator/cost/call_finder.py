@@ -20,6 +20,7 @@ from orchestrator.benchmarks.calls.call_programs import Calls, user_function
 from orchestrator.catalog.data import existing_file, unknown
 from orchestrator.catalog.probes import CALL_PREFIX, is_one_liner, probe_in_catalogue
 from orchestrator.catalog.system_calls import system_calls
+from orchestrator.catalog.tools import ToolCommand
 from orchestrator.catalog.user_files import find_workload
 from orchestrator.cost.call_table import (
     FoundCall,
@@ -35,12 +36,15 @@ from orchestrator.cost.event_hits import event_hits, is_event
 from orchestrator.cost.existing_places import is_pattern, lacking
 from orchestrator.cost.line import CostLine
 from orchestrator.cost.subjects import ANY_FUNCTION, AttachPlace, Subject
+from orchestrator.cost.tool_calls import tool_calls
 from orchestrator.cost.unreached import without_function, without_tracepoint
-from orchestrator.errors import UsageError
+from orchestrator.errors import EvidenceError, UsageError
 from orchestrator.experiment.fields import point
+from orchestrator.plain_text import shown
 from orchestrator.probes.point import Point
 from orchestrator.program import PROGRAM
 
+_SHOWN = 6
 _CALLS = {"calls": 1000, "repeats": 2}
 
 
@@ -85,7 +89,62 @@ class CallFinder:
     kernel: Kernel
     cpu: str
     given: NamedCalls
+    image: str | None = None
     _counted: list[CountedTable] = field(default_factory=list)
+
+    def lines(self, subject: Subject) -> Sequence[CostLine]:
+        """The lines of a subject: of a tool for each call by which it is reached. Raises as ``line``."""
+        return [replace(line, named_image=self.image) for line in self._lines(subject)]
+
+    def _lines(self, subject: Subject) -> Sequence[CostLine]:
+        command = subject.command
+        if command is None:
+            return [self.line(subject)]
+        if subject.place == AttachPlace():
+            return self._tool_lines(subject, command)
+        line = self.line(subject)  # of a script with one place: a call is a hit, however often it runs
+        return [replace(line, benchmark={key: part for key, part in line.benchmark.items() if key != "hits"})]
+
+    def _tool_lines(self, subject: Subject, command: ToolCommand) -> Sequence[CostLine]:
+        """Of the named calls, or those that reach most of the tool's programs."""
+        if self.given.workload is not None:
+            file = {"name": "workload", "file": str(self.given.workload)}
+            return [self._line(subject, self.given.point or ANY_FUNCTION, file)]
+        if self.given.call is not None:
+            made = self._named_call(subject, self.given.call)
+            if made is None:
+                return [self._of_system_call(subject, self.given.call)]
+            return [self._of_table_call(subject, made)]
+        image = replace(CostLine(subject, None, {}), named_image=self.image).image
+        try:
+            calls = tool_calls(self.context, self.kernel, cost_machine(self.cpu), command, image)
+        except EvidenceError as error:
+            raise UsageError(error.what, where=subject.title, detail=error.detail, hint=error.hint) from None
+        if not calls.reaching:
+            places = ", ".join(shown([*filter(None, dict.fromkeys(calls.programs))], _SHOWN, "{} more"))
+            what = f"no known call runs a program of it; the kernel says that they are at {places or 'no known place'}"
+            raise UsageError(what, where=subject.title, hint="name calls of yours: --workload FILE.c")
+        return [self._of_table_call(subject, call_table()[name]) for name in calls.reaching]
+
+    def _named_call(self, subject: Subject, name: str) -> TableCall | None:
+        """The call of the table that the user names, by its name or that of the system call that it makes.
+
+        None where it has none of them. Raises UsageError for one whose modules the kernel lacks.
+        """
+        known = reaching_system_call(name)
+        made = call_table().get(name) or (None if known is None else known.call)
+        lacks = None if made is None else missing_module_reason(self.kernel, made.modules)
+        if made is None or lacks is None:
+            return made
+        what = f"the call {made.name} needs {' and '.join(made.modules)}: {lacks}"
+        raise UsageError(what, where=subject.title, hint="name another call: --call, or another kernel: --kernels")
+
+    def _of_table_call(self, subject: Subject, made: TableCall) -> CostLine:
+        point = self._wrapper(made.events[0]) if made.events[0] else ANY_FUNCTION
+        return self._line(subject, point, made.benchmark)
+
+    def _of_system_call(self, subject: Subject, name: str) -> CostLine:
+        return self._line(subject, self._wrapper(name), {"name": "syscall", "call": name})
 
     def line(self, subject: Subject) -> CostLine:
         """Raises UsageError for a subject that no known call reaches, and that the user names none for."""
@@ -218,15 +277,10 @@ class CallFinder:
         return replace(line, is_anywhere=is_anywhere)
 
     def _by_call(self, subject: Subject, place: AttachPlace, name: str) -> CostLine:
-        known = reaching_system_call(name)
-        made = call_table().get(name) or (None if known is None else known.call)
+        made = self._named_call(subject, name)
         if made is None:
             point = place.function or self._wrapper(place.system_call or name)
             return self._line(subject, point, {"name": "syscall", "call": name})
-        lacks = missing_module_reason(self.kernel, made.modules)
-        if lacks is not None:
-            what = f"the call {made.name} needs {' and '.join(made.modules)}: {lacks}"
-            raise UsageError(what, where=subject.title, hint="name another call: --call, or another kernel: --kernels")
         if place.function is not None and ":" not in place.function:
             entered = known_call(place.function)
             if entered is None or entered.name != made.name:

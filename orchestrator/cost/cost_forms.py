@@ -10,6 +10,7 @@ from pathlib import Path
 
 from orchestrator.cost.costs import NO_VERDICT, Cost, explained, verdict
 from orchestrator.cost.costs_json import PrintedCost
+from orchestrator.cost.program_costs import ProgramCost
 from orchestrator.plain_text import shown
 from orchestrator.probes.bpf_refusal import is_not_loaded
 from orchestrator.profile.printed.profile_sheets import difference_sheet
@@ -66,14 +67,27 @@ def cost_sheet(name: str, costs: Sequence[Cost], missed: Sequence[str] = (), gon
 
 def _rows(columns: Columns[Cost], costs: Sequence[Cost]) -> Iterator[Row]:
     """A row for each subject; with several kernels or files a heading, and a row for each of them below."""
-    of_place = [of for of in (_file, _kernel) if len({of(cost) for cost in costs}) > 1]
+    of_place = [of for of in (_file, _call, _kernel) if len({of(cost) for cost in costs}) > 1]
     for title, group in groupby(costs, key=lambda cost: cost.subject.title):
         if of_place:
             yield columns.title(title, "")
         for cost in group:
             style = "red" if cost.is_wrong else ""
-            label = ", ".join(of(cost) for of in of_place) or title
-            yield columns.row(label, cost, style, 2 if of_place else 0)
+            label, depth = ", ".join(filter(None, (of(cost) for of in of_place))) or title, 2 if of_place else 0
+            yield columns.row(label, cost, style, depth)
+            for program in cost.programs:
+                yield Row(program.name, _of_program(columns.headings, program), "", depth + 2)
+
+
+def _of_program(headings: Sequence[str], program: ProgramCost) -> Sequence[str]:
+    """A program's own instructions in a call, how it is attached, and its runs in a call."""
+    own = NOTHING if program.instructions is None else f"{program.instructions:.10g}"
+    texts = {"a hit": own, "mechanism": program.attached, "hits": f"{program.runs:.4g} a call"}
+    return [texts.get(heading, "") for heading in headings]
+
+
+def _call(cost: Cost) -> str:
+    return cost.call if cost.subject.command is not None else ""
 
 
 _kernel: Callable[[Cost], str] = attrgetter("cell.kernel")
@@ -144,6 +158,11 @@ _EXPLANATIONS = {
 def _sentences(costs: Sequence[Cost], headings: Sequence[str]) -> Iterator[str]:
     yield "A hit: instructions that it adds to the calls, handler and all; counted, not timed."
     yield from (text for heading, text in _EXPLANATIONS.items() if heading in headings)
+    if any(cost.programs for cost in costs):
+        yield (
+            "A tool's row: what a call takes more with the tool attached; below it are its programs that calls run, "
+            "with the instructions of their own code in a call, without the helpers that they call."
+        )
     yield from dict.fromkeys(_of_functions(cost) for cost in costs if cost.own_function is not None)
     for cost in costs:
         if cost.of_call > 1 and cost.cell.overhead is not None:

@@ -16,6 +16,7 @@ from orchestrator.comparison.comparison import CellChange, CellPair, Comparison,
 from orchestrator.cost.in_options import in_options
 from orchestrator.cost.line import CostLine
 from orchestrator.cost.own_functions import OwnFunction, own_functions
+from orchestrator.cost.program_costs import ProgramCost, program_costs
 from orchestrator.cost.reference import Reference
 from orchestrator.cost.subjects import Subject
 from orchestrator.errors import LabError, UsageError
@@ -34,8 +35,10 @@ from orchestrator.results.parameters import (
     ATTACHED,
     BPF_FULL,
     BPF_FULL_SAVES,
+    CALL,
     ENTERED,
     LISTED,
+    WORKLOAD,
 )
 from orchestrator.results.runs import Run
 
@@ -51,7 +54,8 @@ class Cost:
     ``new`` says why there was nothing to compare it with, ``unknown`` why what there was has no number.
     ``own_function`` is a function of a module without a probe: a hit is its execution, as nothing is known of calls
     without it; ``own_before`` is the function in the reference, ``own_budget`` what a hit may take.
-    ``no_baseline`` says why calls without it have no number, where this leaves no cost.
+    ``no_baseline`` says why calls without it have no number, where this leaves no cost. ``programs`` are those of a
+    tool.
     """
 
     subject: Subject
@@ -64,6 +68,18 @@ class Cost:
     own_before: OwnFunction | None = None
     own_budget: Budget | None = None
     no_baseline: str = ""
+    programs: Sequence[ProgramCost] = ()
+
+    @property
+    def is_of_call(self) -> bool:
+        """Whether its number is of a call: of a tool, whose programs a call may run several times."""
+        return self.cell.evidence is not None and bool(self.cell.evidence.programs)
+
+    @property
+    def call(self) -> str:
+        """The call that it is measured with."""
+        workload = WORKLOAD.of(self.cell)
+        return CALL.of(self.cell) or (workload or "").removesuffix(".c")
 
     @property
     def of_call(self) -> int:
@@ -329,5 +345,8 @@ def judged(
     before = cells if reference is None or reference.run is None else reference.run.record.cells
     pairs = [CellPair(partners.get(cell.id), cell) for line in lines for cell in line.records(after.record)]
     budgets = stored_budgets(after.directory)
-    measured = costs_in(lines, after.record, compare(pairs, budgets, before, cells), reference)
+    measured = [
+        replace(cost, programs=program_costs(after.directory, cost.cell))
+        for cost in costs_in(lines, after.record, compare(pairs, budgets, before, cells), reference)
+    ]
     return FunctionCosts(after, budgets, reference, function).among(measured)

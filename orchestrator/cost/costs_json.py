@@ -23,6 +23,19 @@ from orchestrator.results.parameters import (
 from orchestrator.results.printed_json import Printed
 
 
+class PrintedProgram(Printed):
+    """A program of a tool in the calls of a cost."""
+
+    name: str
+    """The program's name."""
+    attached: str | None
+    """How and where the kernel says that it is attached."""
+    runs_per_call: float
+    """How often a call runs it."""
+    instructions: float | None
+    """Instructions of its own code in a call; null without a profile."""
+
+
 class PrintedCost(Printed):
     """What a hit of a subject costs on one kernel."""
 
@@ -80,6 +93,8 @@ class PrintedCost(Printed):
     """How many of those the hits execute."""
     leaves_at: str | None
     """Where each hit leaves it without having done anything: ``opens.bpf.c:31``."""
+    programs: list[PrintedProgram]
+    """Of a tool the programs that calls run; its own instructions are those of a call."""
     exceeded: list[str]
     """Sentences on figures that exceed their budgets."""
     notes: list[str]
@@ -120,6 +135,15 @@ class PrintedCost(Printed):
             lines=BPF_LINES.of(cost.cell),
             executed_lines=BPF_EXECUTED_LINES.of(cost.cell),
             leaves_at=BPF_LEAVES_AT.of(cost.cell),
+            programs=[
+                PrintedProgram(
+                    name=program.name,
+                    attached=program.attached or None,
+                    runs_per_call=program.runs,
+                    instructions=program.instructions,
+                )
+                for program in cost.programs
+            ],
             exceeded=list(cost.exceeded),
             notes=list(cost.notes),
             new=cost.new or None,

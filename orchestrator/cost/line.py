@@ -14,6 +14,7 @@ from orchestrator.catalog.probes import (
     PREFIX,
     is_one_liner,
 )
+from orchestrator.catalog.tools import TOOLS_IMAGE, is_script
 from orchestrator.cost.call_table import modules_for
 from orchestrator.cost.subjects import Subject
 from orchestrator.results.contract import CellRecord, RunRecord
@@ -32,6 +33,7 @@ class CostLine:
     benchmark: Mapping[str, Any]
     kernels: tuple[str, ...] = ()
     is_anywhere: bool = False
+    named_image: str | None = None
     cells: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
@@ -47,10 +49,19 @@ class CostLine:
 
     @property
     def image(self) -> str | None:
-        """The image whose bpftrace takes a one-liner; None for what needs none."""
-        row = self.subject.row
-        if not is_one_liner(row):
+        """The image that has a tool, or whose bpftrace takes a program; None for what needs none.
+
+        The user's ``named_image`` comes first.
+        """
+        row, command = self.subject.row, self.subject.command
+        if not is_one_liner(row) and command is None:
             return None
+        if self.named_image is not None:
+            return self.named_image
+        if command is not None and is_script(row) and command.file is not None:
+            return NEWER_IMAGE
+        if command is not None and not is_one_liner(row):
+            return None if command.is_static else TOOLS_IMAGE
         return NEWER_IMAGE if needs_newer(row.removeprefix(PREFIX)) else IMAGE
 
     @property

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from orchestrator.catalog.probes import (
     COMPILED_WITH,
     has_programs,
     is_one_liner,
+    is_text,
     one_liner,
     one_liner_name,
     program_parameters,
@@ -29,6 +31,7 @@ from orchestrator.catalog.probes import (
     written,
 )
 from orchestrator.catalog.program_state import ProgramState
+from orchestrator.catalog.tools import is_script, is_tool, split_script, tool_command
 from orchestrator.cost.call_finder import CallFinder, NamedCalls
 from orchestrator.cost.cost_experiment import allowed, budget_of_hit
 from orchestrator.cost.cost_machine import DEFAULT_CPU, DEFAULT_KERNEL, cost_kernel
@@ -54,7 +57,8 @@ class CostRequest:
     the budget of a hit, ``budgets`` are those of an experiment. ``against`` is what the costs are compared with: a
     file, a stored run, or a commit. ``cflags`` are clang's for the sources of BPF programs, an argument each; their
     relative paths are those of the current folder. ``state`` is set in all BPF programs before they are loaded, its
-    relative paths likewise. ``function`` is the only one of a module's that is asked for.
+    relative paths likewise. ``function`` is the only one of a module's that is asked for. ``image`` has the tools and
+    the bpftrace, in place of the lab's.
     """
 
     subjects: Sequence[str]
@@ -67,6 +71,7 @@ class CostRequest:
     cflags: Sequence[str] = ()
     function: str | None = None
     state: ProgramState = field(default_factory=ProgramState)
+    image: str | None = None
 
     def sources(self) -> Sequence[str]:
         """The subjects, those of BPF with ``cflags`` and ``state`` as parameters. Raises ConfigError."""
@@ -105,13 +110,13 @@ class CostRequest:
         missed: list[UnreachedSubject] = []
         known: Sequence[Subject] = ()
         for name in kernels:
-            finder = CallFinder(context, ready_kernel(context, cost_kernel(name)), self.cpu, self.calls)
+            finder = CallFinder(context, ready_kernel(context, cost_kernel(name)), self.cpu, self.calls, self.image)
             if not known:  # a source is compiled for the first kernel, to see where its programs are
                 named = (subject for text in self.sources() for subject in subjects(context, finder.kernel, text))
                 known = list({subject.row: subject for subject in named}.values())
             for subject in known:
                 try:
-                    lines.append(finder.line(subject))
+                    lines += finder.lines(subject)
                 except UsageError as error:
                     missed.append(UnreachedSubject(subject, finder.kernel.spec, error))
         if not lines:
@@ -170,7 +175,7 @@ def _check_packages(context: BuildContext, names: Iterable[str], kernels: Iterab
     lists: dict[str, str] = {}
     for kernel in kernels:
         lists |= kernel_lists(context, cost_kernel(kernel))
-    for file in (user_path(split_path(name)[0]) for name in names if not is_one_liner(name)):
+    for file in (user_path(split_path(name)[0]) for name in names if not is_text(name)):
         if has_programs(file) and file.is_file():
             lists |= bpf_lists(file)
     check_all_installed(lists)
@@ -181,6 +186,13 @@ def _name(subject: str) -> str:
 
     Its digest makes it unique where letters or signs are lost.
     """
+    if is_tool(subject):
+        return _in_lower_case(tool_command(subject).name)
+    if is_script(subject):
+        path, parameters = split_script(subject)
+        text = shlex.join([Path(path).name, *parameters])
+        digest = f"-{hashlib.sha256(text.encode()).hexdigest()[:6]}" if parameters else ""
+        return f"{_name(Path(path).stem)}{digest}"
     if is_one_liner(subject):
         return _in_lower_case(one_liner_name(one_liner(subject)))
     name = Path(split_path(subject)[0]).name.split(".")[0]

@@ -10,7 +10,7 @@ from pathlib import Path
 from orchestrator.artifacts.git_tree import GitTree
 from orchestrator.catalog.probes import (
     ONE_PROGRAM,
-    is_one_liner,
+    is_text,
     parameters_of,
     probe_in_catalogue,
     split_member,
@@ -39,7 +39,7 @@ class SubjectAtCommit:
         path, parameters = split_path(name)
         place, member = split_member(path)
         moved = tree.moved(place)
-        if is_one_liner(name) or probe_in_catalogue(name) is not None or moved == place:
+        if is_text(name) or probe_in_catalogue(name) is not None or moved == place:
             return cls(name, name, {name: name, path: path})
         then_path = moved if member is None else f"{moved}:{member}"
         then = with_path(then_path, parameters)

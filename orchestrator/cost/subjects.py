@@ -16,19 +16,20 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.object_state import in_state
 from orchestrator.benchmarks.calls.preparation import SITES_WITHOUT_POINT
 from orchestrator.catalog.bpf_sections import Section, SectionWord, nearest_section
-from orchestrator.catalog.bpftrace_text import IN_PROGRAMS, PROVIDERS, AttachPoint, without_comments
+from orchestrator.catalog.bpftrace_text import IN_PROGRAMS, PROVIDERS, AttachPoint
 from orchestrator.catalog.data import did_you_mean, unknown
 from orchestrator.catalog.probes import (
     BASELINE,
     BPF_SUFFIXES,
-    LONGEST,
     ONE_PROGRAM,
     PREFIX,
     SUFFIXES,
     ProbeKind,
     attach_points_of,
+    has_several_places,
     is_one_liner,
     is_path,
+    is_text,
     may_be_one_liner,
     one_liner,
     probe_in_catalogue,
@@ -39,13 +40,20 @@ from orchestrator.catalog.probes import (
     with_path,
     written,
 )
+from orchestrator.catalog.tools import (
+    ToolCommand,
+    is_script,
+    is_tool,
+    script_row,
+    script_text,
+    split_script,
+    tool_row,
+)
 from orchestrator.errors import BuildError, ConfigError, LabError, UsageError
 from orchestrator.paths import user_path
 from orchestrator.plain_text import shown
 from orchestrator.program import PROGRAM as CALLED
 
-_SCRIPT = ".bt"
-_LARGEST_SCRIPT = 1 << 14
 _QUOTED = 80
 _SHOWN = 10
 
@@ -85,9 +93,14 @@ class Subject:
         return self.name or self.source
 
     @property
+    def command(self) -> ToolCommand | None:
+        """The command of a tool that is measured whole; None for others."""
+        return probe_kind(self.row).tool if is_text(self.row) or is_script(self.row) else None
+
+    @property
     def is_module(self) -> bool:
         """Whether it is a kernel module of the user's."""
-        return not self.name and is_path(self.row)
+        return not self.name and is_path(self.row) and not is_script(self.row)
 
     @cached_property
     def probe(self) -> str:
@@ -161,6 +174,12 @@ def place_of_one_liner(text: str) -> AttachPlace:
     return AttachPlace(is_in_program=any(point.kind in IN_PROGRAMS for point in points))
 
 
+def _only_place(text: str) -> AttachPlace:
+    """The place of a program of bpftrace; nothing is known of one with several, which is measured whole."""
+    place = place_of_one_liner(text)
+    return AttachPlace() if has_several_places(text) and not place.wrong else place
+
+
 def _wrong(point: AttachPoint) -> str:
     """What no bpftrace takes of an attach point; a newer one may have more kinds, but none of nearly the same name."""
     if point.kind is None and "*" not in point.provider:
@@ -180,33 +199,16 @@ def _place_of(kind: ProbeKind) -> AttachPlace:
     return AttachPlace(function=kind.functions or ANY_FUNCTION)
 
 
-def read_script(file: Path) -> str:
-    """A bpftrace script as a one-liner. Raises ConfigError for one that cannot be read or is too long."""
-    try:
-        with file.open(encoding="utf-8") as script:
-            text = script.read(_LARGEST_SCRIPT + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror.lower() if isinstance(error, OSError) and error.strerror else "not UTF-8 text"
-        raise ConfigError(f"cannot be read: {reason}", where=str(file)) from None
-    if len(text) > _LARGEST_SCRIPT:
-        what = f"it has more than {_LARGEST_SCRIPT} characters; without comments, at most {LONGEST} are allowed"
-        raise ConfigError(what, where=str(file))
-    if re.search(r"^\s*#(?!!)", text, re.MULTILINE):
-        what = "a script with #include or #define is no one-liner: its line would begin a comment of C"
-        raise ConfigError(what, where=str(file), hint="bpftrace knows the kernel's types by BTF: leave the line out")
-    try:
-        return one_liner(without_comments(f"{text}\n"))
-    except ConfigError as error:
-        raise ConfigError(error.what, where=str(file), hint=error.hint) from None
-
-
 def subjects(context: BuildContext, kernel: Kernel, text: str) -> Sequence[Subject]:
     """What the user named, each program of a BPF file by itself. A source is compiled for ``kernel``.
 
     Raises ConfigError, BuildError, UnsupportedError, HostError.
     """
     if is_one_liner(text):
-        return [Subject(f"{PREFIX} {one_liner(text)}", text, place_of_one_liner(one_liner(text)))]
+        return [Subject(f"{PREFIX} {one_liner(text)}", text, _only_place(one_liner(text)))]
+    if is_tool(text):
+        probe_kind(text)
+        return [Subject(tool_row(text), text, AttachPlace())]
     kind = probe_in_catalogue(text)
     if kind is not None and kind.name != BASELINE:
         return [Subject(text, text, _place_of(kind))]
@@ -214,10 +216,10 @@ def subjects(context: BuildContext, kernel: Kernel, text: str) -> Sequence[Subje
         raise UsageError(f"'{BASELINE}' has no cost: it is what the others are compared with")
     if "{" in text and may_be_one_liner(text):
         raise ConfigError(f"found {text[:_QUOTED]!r}", hint=f"a one-liner of bpftrace is '{PREFIX} PROBE {{ ACTION }}'")
+    if is_script(text):
+        probe_kind(script_row(text))
+        return [Subject(script_row(text), text, _only_place(script_text(user_path(split_script(text)[0]))))]
     path, parameters = split_path(text)
-    if path.endswith(_SCRIPT):
-        script = read_script(user_path(path))
-        return [Subject(f"{PREFIX} {script}", text, place_of_one_liner(script))]
     place, member = split_member(path)
     file = user_path(place)
     if not path or not ("/" in path or path.endswith((*SUFFIXES, *BPF_SUFFIXES)) or file.exists()):

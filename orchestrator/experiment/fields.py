@@ -18,7 +18,7 @@ from pydantic import (
     ValidationInfo,
 )
 
-from orchestrator.catalog import kernel_variants
+from orchestrator.catalog import kernel_variants, tools
 from orchestrator.catalog import probes as user_probe
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.data import choices_sentence, nearest
@@ -261,16 +261,15 @@ def benchmark(value: object, info: ValidationInfo) -> object:
 
 
 def probe(value: object, info: ValidationInfo) -> object:
-    """A probe, a row of the benchmark, a bpftrace one-liner, or the path of your own module or BPF programs.
+    """A probe, a row of the benchmark, a tool, a bpftrace one-liner, or the path of your module, programs or script.
 
     A module's parameters may follow its path. Paths become absolute.
     """
     rows = validation_context(info).rows
     if isinstance(value, str) and user_probe.is_one_liner(value):
-        try:
-            return f"{user_probe.PREFIX} {user_probe.one_liner(value)}"
-        except ConfigError as error:
-            raise refused(error) from None
+        return _one_liner(value)
+    if isinstance(value, str) and (tools.is_tool(value) or tools.is_script(value)):
+        return _tool(value)
     if not isinstance(value, str) or not value.isprintable():
         raise mismatch(value, "expected a probe's name; put a bpftrace one-liner in quotes")
     if not user_probe.is_path(value):
@@ -295,6 +294,21 @@ def probe(value: object, info: ValidationInfo) -> object:
         raise refused(error) from None
     member = f":{kind.member}" if kind.member else ""
     return user_probe.with_path(f"{kind.file or kind.bpf_file}{member}", user_probe.written(kind.parameters))
+
+
+def _one_liner(value: str) -> str:
+    try:
+        return f"{user_probe.PREFIX} {user_probe.one_liner(value)}"
+    except ConfigError as error:
+        raise refused(error) from None
+
+
+def _tool(value: str) -> str:
+    try:
+        user_probe.probe_kind(value)
+        return tools.tool_row(value) if tools.is_tool(value) else tools.script_row(value)
+    except ConfigError as error:
+        raise refused(error) from None
 
 
 def _own_probe(value: str) -> user_probe.ProbeKind:

@@ -55,6 +55,8 @@ ROOT_DISK = "root"
 
 MODULES = "/lib/modules"
 """Where modprobe looks for a kernel's modules, by release."""
+HEADERS = "/usr/src/lab-kernel-headers"
+"""Where a guest whose image has tools that compile has the headers of its kernel."""
 
 Start = Literal["small", "own"]
 """Process 1 of an image: the lab's agent, or the image's own /sbin/init."""

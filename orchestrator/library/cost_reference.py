@@ -10,7 +10,7 @@ from pathlib import Path
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.git_tree import GitTree, Revision, find_revision
 from orchestrator.artifacts.own_kernel_build import TreeBuild
-from orchestrator.catalog.probes import is_one_liner, split_member, split_path
+from orchestrator.catalog.probes import is_text, split_member, split_path
 from orchestrator.cost.cost_experiment import check_names, experiment_content, planned_lines
 from orchestrator.cost.line import CostLine
 from orchestrator.cost.reference import Reference, ReferenceLines, by_ids, by_lines
@@ -181,5 +181,5 @@ def check_reference(name: str, subjects: Sequence[str]) -> None:
 
 def _folder(subjects: Sequence[str]) -> Path | None:
     """The folder of the first subject that is a file or a folder."""
-    paths = [user_path(split_member(split_path(text)[0])[0]) for text in subjects if not is_one_liner(text)]
+    paths = [user_path(split_member(split_path(text)[0])[0]) for text in subjects if not is_text(text)]
     return next((path if path.is_dir() else path.parent for path in paths if path.exists()), None)

@@ -295,9 +295,9 @@ def attached(
 ) -> AbstractContextManager[attachment.Attachment]:
     """Arm a probe at a ``point`` with its ``artifact``; remove it at the end.
 
-    ``artifact`` is a module, bpfprobe for a BPF program or a one-liner, an object of a user's BPF programs, or None for
-    an event of the kernel's own. ``time_left`` returns the host seconds left. Raises EvidenceError if the kernel
-    refuses it (with the kernel's reason), or if the original bytes are not restored at the end.
+    ``artifact`` is a module, bpfprobe for a BPF program, a tool or a one-liner, an object of a user's BPF programs, or
+    None for an event of the kernel's own. ``time_left`` returns the host seconds left. Raises EvidenceError if the
+    kernel refuses it (with the kernel's reason), or if the original bytes are not restored at the end.
     """
     if isinstance(artifact, Module):
         return module_attached(guest, kind, artifact, point, symbols, time_limit=time_left())
@@ -306,6 +306,10 @@ def attached(
         from orchestrator.probes.user_bpf_attachment import user_bpf_attached
 
         return user_bpf_attached(guest, kind, artifact, point, symbols)
+    if artifact is not None and kind.tool is not None:
+        from orchestrator.probes.tool_attachment import tool_attached
+
+        return tool_attached(guest, kind, artifact, point, symbols, time_left)
     if artifact is not None and kind.one_liner is not None:
         from orchestrator.probes.one_liner_attachment import one_liner_attached
 

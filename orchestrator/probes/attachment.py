@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from orchestrator.catalog.probes import Extra, Handler
 from orchestrator.errors import (
@@ -25,6 +26,7 @@ from orchestrator.probes.evidence import Observation
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 from orchestrator.profile.stored.cell_profile import CellProfile
+from orchestrator.results.contract import ProgramRuns
 
 
 @contextlib.contextmanager
@@ -111,6 +113,16 @@ class Called:
     live: bytes | None = None
 
 
+class Reader(NamedTuple):
+    """A process group in the guest that reads what hits write, and is stopped while calls are timed.
+
+    At most so many calls have ``room`` for what they write until it reads again.
+    """
+
+    group: int
+    room: int
+
+
 class Attachment(ABC):
     """An armed probe, made by ``attached`` of ``arming.py``. ``point`` is where its evidence is."""
 
@@ -152,6 +164,17 @@ class Attachment(ABC):
     def renewal(self) -> Callable[[], None] | None:
         """Empties the buffer that the handler records into, if a hit's cost depends on how full that is."""
         return None
+
+    def reader(self, call: Callable[[int], object]) -> Reader | None:
+        """Who reads what the hits of calls write, if they write anything. ``call`` makes so many calls.
+
+        Raises EvidenceError where there is no room for one.
+        """
+        return None
+
+    def program_runs(self) -> Sequence[ProgramRuns]:
+        """The runs of each program of a tool in the counted calls."""
+        return ()
 
     def extras(self) -> Sequence[Extra]:
         """Extra costs of a hit besides the handler, from what the kernel shows at the probe point."""

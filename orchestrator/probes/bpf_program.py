@@ -36,6 +36,8 @@ _COUNTS = re.compile(r"count=(\d{1,20}) dropped=(\d{1,20})\n")
 _ADDRESS = re.compile(r"\d{1,20}")
 _HITS = re.compile(r"(\d{1,10}) (\d{1,20})")
 _ATTACHED = re.compile(r"(\d{1,10}) ([a-z]{1,20}) (\d{1,10}) (\d{1,10}) (\d{1,10}) (\d{1,20}) (\S{1,255})")
+_LOADED = re.compile(r"(\d{1,10}) (\d{1,4}) ([0-9a-f]{16}) (\S{1,15})")
+_SYMBOL = re.compile(r"([0-9a-f]{1,16}) \w bpf_prog_[0-9a-f]{16}_(\S{1,128})(?:\s.*)?")
 _MOST_THREADS = 4096
 """MOST_THREADS of bpfprobe.c."""
 _LONGEST = 1 << 18
@@ -88,6 +90,14 @@ class Attached(NamedTuple):
             (name for name, program in programs if (program.link, program.attach_type, program.flags) == like),
             self.link,
         )
+
+
+class LoadedProgram(NamedTuple):
+    """A program that a process has loaded: its number, type (enum bpf_prog_type), and 15 letters of its name."""
+
+    number: int
+    type: int
+    name: str
 
 
 class ProgramInfo(NamedTuple):
@@ -168,18 +178,28 @@ class BpfProgram:
         return [int(number) for number in match.groups()]
 
 
+def infos(guest: Guest, programs: Sequence[BpfProgram]) -> Sequence[ProgramInfo]:
+    """The kernel's data on programs, asked by one command. Raises EvidenceError for an unreadable answer."""
+    script = 'tool=$1; shift; for folder; do "$tool" info "$folder" || exit; done'
+    said = guest.succeed(["sh", "-c", script, "sh", TOOL, *(program.folder for program in programs)]).text
+    matches = list(map(_INFO.fullmatch, said.splitlines(keepends=True)))
+    if len(matches) != len(programs) or None in matches:
+        raise EvidenceError("the guest does not say what its BPF programs are")
+    return [ProgramInfo(*map(int, match.groups())) for match in matches if match is not None]
+
+
 _INSTRUCTION_BYTES = 8
 """sizeof(struct bpf_insn) of include/uapi/linux/bpf.h."""
 
 
 def program_facts(programs: Iterable[BpfProgram]) -> Mapping[str, int]:
     """The parameters of a cell with these programs: their sizes, and what the verifier walked."""
-    infos = [program.info() for program in programs]
-    verified = sum(info.verified for info in infos)  # 0 on kernels before Linux 5.16 (commit aba64c7da983)
+    each = [program.info() for program in programs]
+    verified = sum(info.verified for info in each)  # 0 on kernels before Linux 5.16 (commit aba64c7da983)
     return {
         **({BPF_VERIFIED: verified} if verified else {}),
-        BPF_INSTRUCTIONS: sum(info.translated for info in infos) // _INSTRUCTION_BYTES,
-        BPF_MACHINE_CODE: sum(info.jited for info in infos),
+        BPF_INSTRUCTIONS: sum(info.translated for info in each) // _INSTRUCTION_BYTES,
+        BPF_MACHINE_CODE: sum(info.jited for info in each),
     }
 
 
@@ -246,6 +266,20 @@ def attached_by(guest: Guest, process: int) -> Sequence[Attached]:
         )
         for match in matches
     ]
+
+
+def loaded_by(guest: Guest, process: int) -> Sequence[LoadedProgram]:
+    """What a process has loaded, and has open or linked. Raises EvidenceError for an unreadable answer."""
+    matches = _matched(guest.succeed([TOOL, "loaded", str(process)]).text, _LOADED, "what is loaded")
+    by_number = {int(match[1]): LoadedProgram(int(match[1]), int(match[2]), match[4]) for match in matches}
+    return [by_number[number] for number in sorted(by_number)]
+
+
+def whole_names(guest: Guest, addresses: Iterable[int]) -> Mapping[int, str]:
+    """The names of programs by the address of their code; the kernel's list of symbols has them whole."""
+    listed = guest.run(["grep", " bpf_prog_", "/proc/kallsyms"]).text[: 4 * _LONGEST]
+    names = {int(match[1], 16): match[2] for match in map(_SYMBOL.fullmatch, listed.splitlines()) if match}
+    return {address: names[address] for address in addresses if address in names}
 
 
 def wait_until_gone(guest: Guest, numbers: Sequence[int]) -> None:

@@ -176,16 +176,19 @@ class MapTrial:
 
 
 class AttendedMapTrial(MapTrial):
-    """The same of bpftrace's programs: it reads what they send, and says itself what is lost."""
+    """The same of the programs of a tool, their ``owner``: it reads what they send, and says itself what is lost."""
 
     who = "attended"
+    owner = "bpftrace"
 
     def named(self, use: MapUse) -> str:
+        if self.owner != "bpftrace":
+            return f"{self.owner}'s map {use.name}"
         # The kernel writes AT_ for the @ of a map's name.
         return f"bpftrace's map {use.name.replace('AT_', '@', 1)}"
 
     def remedy(self, use: MapUse, needed: int) -> str:
-        return "key the map by what repeats from call to call"
+        return "key the map by what repeats from call to call" if self.owner == "bpftrace" else "let it remember less"
 
 
 def _power_of_two(least: int) -> int:

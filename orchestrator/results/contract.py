@@ -110,6 +110,21 @@ class Record(BaseModel):
             raise LabError("damaged, or written by another version of this program", where=str(file)) from None
 
 
+class ProgramRuns(Record):
+    """A program of a tool, and how often the counted calls ran it."""
+
+    name: Phrase
+    """The program's name."""
+    attached: Phrase
+    """How and where the kernel says that it is attached; empty where it does not say."""
+    runs: Count
+    """Its runs in the counted calls, by the kernel's own count, less those of a pass without calls."""
+    address: Address
+    """Where its machine code begins."""
+    size: Count
+    """Bytes of its machine code."""
+
+
 class Evidence(Record):
     """The proof that a cell measured the probe it names."""
 
@@ -149,6 +164,8 @@ class Evidence(Record):
     """Expected hits per call."""
     others: Count | None = None
     """Hits by other processes than the calling one; None if they were not counted."""
+    programs: tuple[ProgramRuns, ...] = ()
+    """The programs of a tool, each with its runs; of a tool each call is a hit. Empty for other probes."""
 
 
 class WorkEvidence(Record):

@@ -63,6 +63,8 @@ POINTS = TextParameter("points")
 ONE_LINER = TextParameter("one_liner")
 BPFTRACE, ATTACHED = TextParameter("bpftrace"), TextParameter("attached")
 """The version of bpftrace, and the probe kinds that it has made of a one-liner, as the kernel says."""
+TOOL, TOOL_PROGRAM = TextParameter("tool"), TextParameter("tool_program")
+"""A tool's command, and what it started in the guest."""
 BPF_SECTION = TextParameter("bpf_section")
 """The sections of a user's BPF programs, which say where libbpf attaches them."""
 BPF_SIZED, BPF_NEW_KEYS = TextParameter("bpf_sized"), TextParameter("bpf_new_keys")

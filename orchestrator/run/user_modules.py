@@ -110,6 +110,10 @@ def user_sources(kind: ProbeKind, module: OwnModule | None, image: str | None) -
     sources: dict[str, UserSource] = {}
     if kind.one_liner is not None:
         sources["probe"] = line_source(f"{PREFIX} {kind.one_liner}")
+    if kind.tool is not None and kind.tool.file is not None:
+        sources["probe"] = user_source(kind.tool.file)
+    elif kind.tool is not None and kind.one_liner is None:
+        sources["probe"] = line_source(kind.title)
     if isinstance(module, FolderModule):
         sources["probe"] = folder_source(module.folder)
     elif kind.file is not None:

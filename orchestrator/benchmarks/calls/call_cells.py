@@ -23,7 +23,17 @@ from orchestrator.experiment.guest_spec import MachineSpec
 from orchestrator.experiment.table import MatrixRow
 from orchestrator.probes.placement import refusal_of
 from orchestrator.results.contract import PER_CALL, PER_RUN, ReferenceValue
-from orchestrator.results.parameters import ARGUMENTS, AT, CALL, IN_TURNS, KERNEL_MODULES, ONE_LINER, POINTS, WORKLOAD
+from orchestrator.results.parameters import (
+    ARGUMENTS,
+    AT,
+    CALL,
+    IN_TURNS,
+    KERNEL_MODULES,
+    ONE_LINER,
+    POINTS,
+    TOOL,
+    WORKLOAD,
+)
 
 
 @dataclass(frozen=True)
@@ -105,6 +115,7 @@ def _cell(table: CallsTable, place: MatrixRow, point: FoundPoint, handler: Handl
         IN_TURNS: 1 if table.takes_turns else None,
         # A one-liner heads its column; its name in results ends with a digest.
         ONE_LINER: None if kind.one_liner is None else shortened(kind.one_liner),
+        TOOL: None if kind.tool is None or kind.one_liner is not None else phrase(kind.tool.title),
     }
     return table.cell(
         place,

@@ -22,7 +22,7 @@ from orchestrator.benchmarks.calls.samples import Measurement, together
 from orchestrator.benchmarks.calls.sampling import SOUNDING, WARM_UP_CALLS, WARMING_CALLS, Sampling
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.attachment import Called, CallResults
+from orchestrator.probes.attachment import Called, CallResults, Reader
 from orchestrator.profile.counted.turns import TurnsBatch
 
 _PER_SECOND = 1_000_000_000
@@ -57,6 +57,7 @@ _SINGLE_TOLL = 30
 """Instructions that the timing of each call takes besides the call, about."""
 MOST_TURNS = 50
 """Most calls that each CPU makes in turns: those of eight CPUs, of 5000 instructions each, fit between two ticks."""
+_ANY_NUMBER = 1 << 30
 _SHARE_OF_A_TICK = 0.6
 """Largest fraction of a tick's period that a batch fills; it begins shortly after a tick."""
 
@@ -74,8 +75,9 @@ class Calls:
     sample, which then has a process of its own, where earlier samples change the cost of calls. With ``live_at``, a
     file's offset and path (``64:/tmp/workload``), each process tells which bytes it executes there in the end. Where
     the cost of a call ``depends_on_ticks``, warming calls always precede a batch. A batch of calls that are timed one
-    by one has at most ``largest_batch``. Methods that make calls raise EvidenceError where the program makes another
-    system call, or a call does not return what is ``expected``.
+    by one has at most ``largest_batch``. A ``reader`` reads what the calls' probes
+    write, between batches. Methods that make calls raise
+    EvidenceError where the program makes another system call, or a call does not return what is ``expected``.
     """
 
     argv: Sequence[str]
@@ -89,11 +91,17 @@ class Calls:
     live_at: str | None = None
     depends_on_ticks: bool = False
     largest_batch: int = _MOST_SINGLE
+    reader: Reader | None = None
 
     @property
     def counted(self) -> int:
         """Calls of a counting pass, whose events fit into a ring."""
-        return max(1, min(COUNTED_CALLS, MOST_HITS // self.hits))
+        return max(1, min(COUNTED_CALLS, MOST_HITS // self.hits, self.room))
+
+    @property
+    def room(self) -> int:
+        """Most calls of a batch: warming calls and one that may wake the reader have room before them."""
+        return _ANY_NUMBER if self.reader is None else max(1, self.reader.room // 2)
 
     @property
     def single(self) -> int:
@@ -121,6 +129,7 @@ class Calls:
         """
         sounding = self._samples(guest, SOUNDING, time_limit)
         batch = _between_ticks(ticks_per_second, max(1.0, sounding.samples[0]))
+        batch = min(batch, self.room)
         if batch < 1:
             raise EvidenceError(f"one call takes {sounding.samples[0]:g} instructions: more than fit between two ticks")
         # At least two, to check that they are equal.
@@ -187,6 +196,7 @@ class Calls:
         """Calls timed each alone, no more than the samples have and some thousands."""
         calls = min(_MOST_SINGLE, max(like.calls, min(_LOOKED_AT, like.calls * like.repeats)))
         batch = max(1, _between_ticks(ticks_per_second, _SINGLE_TOLL + max(1.0, *measured.samples)))
+        batch = min(batch, self.room)
         sampling = Sampling(calls, min(batch, calls), 1, warming=min(like.warming, batch // 4), is_single=True)
         return self._undisturbed(guest, sampling, time_limit)
 
@@ -272,7 +282,7 @@ class Calls:
         """Measure one sample, in batches that fit between two timer ticks, or smaller ones on a busy host."""
         sounding = self._undisturbed(guest, SOUNDING, time_limit)
         batch = _between_ticks(ticks_per_second, max(1.0, sounding.nanoseconds[0]))
-        batch = min(max(1, batch), self.calls)
+        batch = min(max(1, batch), self.calls, self.room)
         return self._undisturbed(guest, Sampling(self.calls, batch, 1, self.calls), time_limit)
 
     def measure_singly(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
@@ -281,7 +291,8 @@ class Calls:
         each = _SINGLE_TOLL + max(1.0, sounding.samples[0])
         batch = _between_ticks(ticks_per_second, each)
         calls = self.single
-        sampling = Sampling(calls, max(1, min(batch, calls, self.largest_batch)), 1, calls, is_single=True)
+        most = min(calls, self.largest_batch, self.room)
+        sampling = Sampling(calls, max(1, min(batch, most)), 1, calls, is_single=True)
         return self._undisturbed(guest, sampling.warmed() if self.depends_on_ticks else sampling, time_limit)
 
     def _undisturbed(self, guest: Guest, sampling: Sampling, time_limit: float) -> Measurement:
@@ -343,7 +354,8 @@ class Calls:
         return together(ones)
 
     def _sampled(self, guest: Guest, sampling: Sampling, time_limit: float) -> Measurement:
-        output, live = self._output(guest, sampling.options, time_limit)
+        reader = () if self.reader is None else ("-R", str(self.reader.group), "-Q", str(self.reader.room))
+        output, live = self._output(guest, [*sampling.options, *reader], time_limit)
         measured = replace(parse(output, sampling), live=live)
         self._check_number(measured.number)
         outcome = measured.outcome

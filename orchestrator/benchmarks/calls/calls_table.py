@@ -13,6 +13,7 @@ from orchestrator.benchmarks.calls.benchmarks import COUNTED_BENCHMARK, benchmar
 from orchestrator.benchmarks.calls.call_benchmark import CallsBenchmark
 from orchestrator.catalog.image_recipes import image as image_recipe
 from orchestrator.catalog.probes import BASELINE, IMAGE, Handler, is_one_liner, probe_in_catalogue
+from orchestrator.catalog.tools import TOOLS_IMAGE, is_script, is_tool, script_command, tool_command
 from orchestrator.catalog.user_disks import is_user_disk
 from orchestrator.catalog.user_files import find_library
 from orchestrator.catalog.words import ProfilePart, ProfilePartWanted
@@ -153,6 +154,11 @@ class CallsTable(ProbedTable):
                 lack = "bpftrace is in an image" if self.image is None else f"image {self.image} has no bpftrace"
                 why = f"{lack}: set image: {IMAGE}, or one of your own that has it"
                 yield Problem(("probes", index), f"found {shown(probe)}; {why}")
+            elif self.image is None and (is_tool(probe) or is_script(probe)):
+                command = tool_command(probe) if is_tool(probe) else script_command(probe)
+                if not command.is_static:
+                    why = f"{command.program} is in an image: set image: {TOOLS_IMAGE}, or one of your own that has it"
+                    yield Problem(("probes", index), f"found {shown(probe)}; {why}")
         yield from super().conflicts()
 
     def _program_conflicts(self) -> Iterator[Problem]:

@@ -26,7 +26,7 @@ from orchestrator.probes.evidence import Observation, check_same, listed_probes
 from orchestrator.probes.module_functions import module_functions
 from orchestrator.probes.point import Point, ProbePoint
 from orchestrator.profile.stored.cell_profile import SymbolProfile
-from orchestrator.results.contract import ExecutedClasses, ProfileEvidence
+from orchestrator.results.contract import ExecutedClasses, ProfileEvidence, ProgramRuns
 from orchestrator.run.cell_deadline import CellDeadline
 from orchestrator.run.ready_guest import ReadyGuest
 
@@ -180,7 +180,8 @@ class PointObservations:
     ``extras`` are extra costs of the hits, ``extra_sizes`` the instructions a hit that each takes, ``removed`` the
     extras that were disabled. ``watched`` are the results of the system calls that a user's function makes.
     ``timed_in`` is the cell of the same guest that timed the same calls without a probe; None where this cell did.
-    ``entered`` are the functions of a module whose entries prove the hits.
+    ``entered`` are the functions of a module whose entries prove the hits, ``programs`` those of a tool, with their
+    runs.
     """
 
     point: ProbePoint
@@ -196,6 +197,7 @@ class PointObservations:
     counts: CallCounts = field(default_factory=CallCounts)
     entered: Sequence[str] = ()
     watched: Mapping[str, CallResults] = field(default_factory=dict)
+    programs: Sequence[ProgramRuns] = ()
 
 
 @dataclass(frozen=True)
@@ -251,6 +253,7 @@ class Armed:
     def proof(self, calls: int, counted: HitCounts, **known: Any) -> PointObservations:
         """The proof of hits that were ``counted`` in ``calls``, with what else is ``known`` of them."""
         probe, seen = self.attachment, (self.seen, calls, counted, self.detour)
+        known["programs"] = probe.program_runs()
         return PointObservations(probe.point, *seen, probe.facts(), removed=self.removed, **known)
 
 

@@ -344,6 +344,8 @@ def _exact(work: CellContext, workload: Calls, events: Path | None) -> tuple[Fig
         return _paired(_varying(work, baseline.figures.batch), events)
     original = work
     with armed_probe(work) as armed:
+        work = _read_between(work, armed.attachment)
+        workload = work.exact or workload
         renew = armed.attachment.renewal()
         if renew is not None:
             workload = replace(workload, renew=renew)
@@ -366,6 +368,18 @@ def _exact(work: CellContext, workload: Calls, events: Path | None) -> tuple[Fig
             full = full_facts(work, armed, proof.counted, measured)
             return exact_figures(measured), replace(proof, facts={**proof.facts, **full})
     return _paired(_varying(original, measured.batch), events)
+
+
+def _read_between(work: CellContext, attachment: Attachment) -> CellContext:
+    """The same with the process that reads what the calls' hits write, and in batches that its buffer has room for."""
+    workload = work.workload
+    if not isinstance(workload, Calls):
+        return work
+
+    def call(calls: int) -> None:
+        workload.call(work.ready.guest, calls, caller=None, time_limit=work.deadline.left())
+
+    return replace(work, workload=replace(workload, reader=attachment.reader(call)))
 
 
 def _counted(work: CellContext, measured: Measurement, armed: Armed | None) -> CallCounts:
@@ -448,16 +462,17 @@ def _paired(work: CellContext, events: Path | None) -> tuple[Figures, PointObser
     # The counts of QEMU prove hits of modules that do not count, and those of programs in other tasks.
     is_learning = work.kind.has_own_programs and work.profile is not None
     for number in range(last + 1):
-        this = _of_round(work, number)
+        plain_round = _of_round(work, number)
         with armed_probe(work) as armed:
+            this = _read_between(plain_round, armed.attachment)
             renew = armed.attachment.renewal() if work.varies else None
             if renew is not None:
                 renew()
             probed.append(_timed_between(this, armed))
             if number == last:
-                counts = _counted(work, together(probed), armed)
+                counts = _counted(_read_between(work, armed.attachment), together(probed), armed)
             if number == last or (number == 0 and not is_learning and armed.attachment.entered_module is None):
-                proof = _proof(work, armed, events, counts)
+                proof = _proof(_read_between(work, armed.attachment), armed, events, counts)
             check_live(work, probed[-1].live)
             if work.varies and armed.attachment.has_buffers:
                 written = armed.attachment.written_buffers()
@@ -465,7 +480,7 @@ def _paired(work: CellContext, events: Path | None) -> tuple[Figures, PointObser
                 full.append(_timed(this))
                 if number == last:
                     prove_full(this, armed, proof.counted)
-        plain.append(_timed(this))
+        plain.append(_timed(plain_round))
     counts = _beside_plain(work, plain, counts)
     proof = replace(proof, counts=counts)
     if full:
@@ -586,6 +601,7 @@ def _record(work: CellContext, figures: Figures, proof: PointObservations, notes
             taint=permitted_taint(work.ready.guest),
             batches=figures.batches,
             disturbed=figures.disturbed,
+            programs=tuple(proof.programs),
         )
         return CellRecord(
             **identity(cell),

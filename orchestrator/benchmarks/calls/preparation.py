@@ -411,7 +411,7 @@ def prepare_calls(
             attaches = wrapper(probe.bpf_file, probe.flags)
             if isinstance(attaches, BpfObject):
                 attaches = _outcome(partial(_chosen, context, kernel, cell, attaches))
-        elif probe.program is not None or probe.one_liner is not None:
+        elif probe.program is not None or probe.attaches_itself:
             attaches = tool()
         made = _prepared(kernel, cell, setups[cell.id], modules.get(cell.id), program, attaches)
         if isinstance(made, Ready):

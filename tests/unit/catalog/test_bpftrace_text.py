@@ -16,7 +16,6 @@ from orchestrator.catalog.bpftrace_text import (
     attach_points,
     needs_newer,
     tokens,
-    without_comments,
 )
 
 ACTION = "{ @ = count(); }"
@@ -158,15 +157,6 @@ def test_any_text_is_read_or_not(text: str) -> None:
         return
     assert all(start < end for start, end in ends)
     assert all(end <= start for (_, end), (start, _) in pairwise(ends))
-
-
-@given(PROGRAMS)
-def test_without_comments_a_program_has_the_same_attach_points(text: str) -> None:
-    points = read(f"{text}\n")
-    if points is not None and "#" not in text:
-        short = without_comments(f"{text}\n")
-        assert read(short) == points
-        assert without_comments(short) == short
 
 
 @given(

@@ -46,7 +46,7 @@ def test_the_experiment_is_printed_and_nothing_is_kept(lab: Path) -> None:
     written = yaml.safe_load(done.stdout)
     assert (written["name"], written["kernels"]) == ("cost-reads", ["debian-amd64"])
     assert [table["probes"] for table in written["tables"].values()] == [
-        ["none", "bpftrace: kprobe:vfs_read { @ = count(); }"],
+        ["none", "./reads.bt"],
         ["none", "kprobe"],
     ]
     done = orchestrator("cost", "./own.c", "--call", "read", "--print")

@@ -114,6 +114,7 @@ def test_a_row_has_the_cost_of_a_hit_and_what_is_known_of_the_program(line: Cost
         "lines": None,
         "executed_lines": None,
         "leaves_at": None,
+        "programs": [],
         "exceeded": [],
         "notes": [],
         "new": None,

@@ -47,7 +47,7 @@ def finder(folder: Path, kernel: str = DEFAULT_KERNEL, **given: Any) -> CallFind
     context = BuildContext(Cache(folder / "cache"), offline=True)
     nothing = [CountedTable(calls={})] * len(call_table())
     counted = [TABLE, *nothing]  # no guest is asked
-    return CallFinder(context, a_kernel(kernel), DEFAULT_CPU, NamedCalls(**given), counted)
+    return CallFinder(context, a_kernel(kernel), DEFAULT_CPU, NamedCalls(**given), None, counted)
 
 
 def test_parts_of_the_table_are_counted_until_a_call_has_a_single_hit(

@@ -15,7 +15,7 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.sources import UserSource
 from orchestrator.catalog.probes import one_liner
-from orchestrator.cost.subjects import AttachPlace, Subject, place_of_one_liner, place_of_section, read_script, subjects
+from orchestrator.cost.subjects import AttachPlace, Subject, place_of_one_liner, place_of_section, subjects
 from orchestrator.errors import BuildError, ConfigError, LabError, UsageError
 
 
@@ -107,24 +107,15 @@ def test_any_text_is_a_section_or_none(text: str) -> None:
     assert isinstance(place_of_one_liner(text), AttachPlace)
 
 
-# --- scripts --------------------------------------------------------------------------------------
-
-
-def test_a_script_is_a_one_liner_without_its_comments(tmp_path: Path) -> None:
-    file = tmp_path / "reads.bt"
-    file.write_text(
-        "#!/usr/bin/env bpftrace\n/* Reads\n * by size */\nkprobe:vfs_read // of all\n{\n"
-        '\tprintf("// not a comment /* either */ %d\\n", arg2);\n}\n'
-    )
-    assert read_script(file) == 'kprobe:vfs_read { printf("// not a comment /* either */ %d\\n", arg2); }'
+# --- scripts and tools ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"", "a one-liner has a probe and an action"),
+        (b" \n", "it is empty"),
         (b"\xff\xfe", "cannot be read: not UTF-8 text"),
-        (b"a" * 20_000, "at most 500 are allowed"),
+        (b"a" * ((1 << 20) + 1), "it has more than 1 MiB"),
         (b"interval:s:1 { exit(); }", "the clock hits it"),
     ],
 )
@@ -132,47 +123,73 @@ def test_a_wrong_script_is_refused_by_its_name(content: bytes, complaint: str, t
     file = tmp_path / "wrong.bt"
     file.write_bytes(content)
     with pytest.raises(ConfigError, match=complaint) as refused:
-        read_script(file)
+        named(tmp_path, str(file))
     assert refused.value.where == str(file)
 
 
 @pytest.mark.parametrize(
     ("probe", "why"),
     [
-        (
-            "software:faults:1",
-            "calls that fault hit it, and the kernel does not tell which program runs then: use",
-        ),
-        ("s:page-faults:1", "use tracepoint:exceptions:page_fault_user"),
-        ("software:minor-faults:", "use tracepoint:exceptions:page_fault_user"),
-        ("software:cs:1", "use tracepoint:sched:sched_switch"),
-        ("s:context-switches:1", "use tracepoint:sched:sched_switch"),
-        ("software:cpu-migrations:1", "use tracepoint:sched:sched_migrate_task"),
-        ("software:alignment-faults:1", "nothing hits it on x86, whose kernels mend no alignment: leave it out"),
-        ("software:cpu-clock:1", "the clock hits it: leave it out"),
-        ("software:unheard-of:1", "the kernel does not tell which program runs at it: leave it out"),
-        ("hardware:cache-misses:1", "a counter of the CPU hits it: leave it out"),
-        ("watchpoint:0xffffffff81000000:8:x", "whatever accesses its memory hits it, and the kernel does not tell"),
-        ("w:0x1000:8:w", "whatever accesses its memory hits it, and the kernel does not tell"),
-        ("profile:hz:99", "the clock hits it: leave it out"),
+        ("software:alignment-faults:1", "nothing hits it on x86, whose kernels mend no alignment"),
+        ("software:cpu-clock:1", "the clock hits it"),
+        ("hardware:cache-misses:1", "a counter of the CPU hits it"),
+        ("watchpoint:0xffffffff81000000:8:x", "whatever accesses its memory hits it"),
+        ("w:0x1000:8:w", "whatever accesses its memory hits it"),
+        ("profile:hz:99", "the clock hits it"),
     ],
 )
-def test_a_perf_event_is_refused_by_what_hits_it(probe: str, why: str) -> None:
+def test_an_event_that_no_call_hits_is_refused_alone_and_taken_beside_others(probe: str, why: str) -> None:
     with pytest.raises(ConfigError) as refused:
         one_liner(f"{probe} {{ @ = count(); }}")
-    assert f"found '{':'.join(probe.split(':')[:2])}' in a one-liner; " in refused.value.what
-    assert why in refused.value.what
+    assert f"found '{':'.join(probe.split(':')[:2])}'; {why}" in refused.value.what
+    line = f"BEGIN {{ }} kprobe:vfs_read {{ @ = count(); }} {probe} {{ print(@); }}"
+    assert one_liner(line) == line
 
 
-@given(st.binary(max_size=300))
-def test_a_script_of_any_bytes_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
-    file = tmp_path_factory.getbasetemp() / "any.bt"
-    file.write_bytes(content)
-    try:
-        text = read_script(file)
-    except ConfigError:
-        return
-    assert text.isprintable()
+@pytest.mark.parametrize(
+    ("text", "is_whole"),
+    [
+        ("kprobe:vfs_read { @ = count(); }", False),
+        ("BEGIN { } kprobe:vfs_read { @ = 1; } kretprobe:vfs_read { @ = 2; } END { }", False),
+        ("kprobe:vfs_* { @ = count(); }", True),
+        ("kprobe:vfs_read { @ = 1; } kprobe:vfs_write { @ = 2; }", True),
+        ("kprobe:vfs_read { @ = 1; } interval:s:1 { print(@); }", True),
+        ("software:faults:1 { @ = count(); }", True),
+    ],
+)
+def test_a_line_with_several_places_is_measured_whole(text: str, is_whole: bool, tmp_path: Path) -> None:
+    (subject,) = named(tmp_path, f"bpftrace: {text}")
+    assert (subject.command is not None) == is_whole
+
+
+@pytest.mark.parametrize(
+    ("text", "program", "row"),
+    [
+        ("tool:  opensnoop   -x", "opensnoop", "tool: opensnoop -x"),
+        ("tool: /usr/sbin/opensnoop-bpfcc -n 'a b'", "opensnoop-bpfcc", "tool: /usr/sbin/opensnoop-bpfcc -n 'a b'"),
+        ("tool: ./mine.sh --pid 1", "mine.sh", "tool: HERE/mine.sh --pid 1"),
+        ("trace.bt 'a b' 7", "bpftrace", "HERE/trace.bt 'a b' 7"),
+    ],
+)
+def test_a_command_and_a_script_are_subjects_as_they_are(
+    text: str, program: str, row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "trace.bt").write_text("#include <linux/fs.h>\nkprobe:vfs_read { @[str($1)] = $2; }\n")
+    (subject,) = named(tmp_path, text)
+    assert subject.row == row.replace("HERE", str(tmp_path))
+    assert subject.command is not None
+    assert subject.command.program == program
+    assert not subject.is_module
+
+
+def test_different_commands_have_different_names_in_results(tmp_path: Path) -> None:
+    texts = ["tool: opensnoop -x", "tool: opensnoop -p 1", "tool: opensnoop", "bpftrace: kprobe:vfs_read { @ = 1; }"]
+    for name in ("a.bt", "b.bt"):
+        (tmp_path / name).write_text("kprobe:vfs_read { @ = 1; }")
+    texts += [str(tmp_path / "a.bt"), f"{tmp_path / 'a.bt'} 7", f"{tmp_path / 'a.bt'} 8", str(tmp_path / "b.bt")]
+    assert len({subject.probe for text in texts for subject in named(tmp_path, text)}) == len(texts)
 
 
 # --- subjects -------------------------------------------------------------------------------------
@@ -221,7 +238,7 @@ def test_scripts_lines_modules_and_mechanisms_are_subjects(tmp_path: Path) -> No
     module.touch()
     line = "bpftrace: kprobe:vfs_read { @ = count(); }"
     for text, row, place in [
-        (str(script), line, AttachPlace("vfs_read")),
+        (str(script), str(script), AttachPlace("vfs_read")),
         ("bpftrace:   kprobe:vfs_read { @ = count(); } ", line, AttachPlace("vfs_read")),
         (f"{module} size=4", f"{module} size=4", AttachPlace()),
         ("kprobe", "kprobe", AttachPlace("vfs_read")),
@@ -242,6 +259,10 @@ def test_scripts_lines_modules_and_mechanisms_are_subjects(tmp_path: Path) -> No
         ("x.bpf.c size=1", "BPF programs take program=NAME"),
         ("x.bpf.c program=a-b", "a program's name is that of a function of C"),
         ("bpftrace:", "a one-liner has a probe and an action"),
+        ("tool:", "a tool is a command"),
+        ("tool: a 'b", "quotes are as in a shell"),
+        ("tool: ./gone -x", "this file does not exist"),
+        ("tool: ./x.bpf.c", "expected a program for x86"),
     ],
 )
 def test_wrong_subjects_are_refused(text: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

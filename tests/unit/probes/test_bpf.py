@@ -31,10 +31,11 @@ from orchestrator.probes.bpf_hits import UserBpfProgram, hits_besides
 from orchestrator.probes.bpf_program import Attached, AttachTarget, BpfEvent, BpfProgram, ProgramInfo, attached_by
 from orchestrator.probes.bpf_refusal import refusal_of
 from orchestrator.probes.bpf_witness import Witness
-from orchestrator.probes.one_liner_attachment import _Process, check_all_kept, written
+from orchestrator.probes.one_liner_attachment import written
 from orchestrator.probes.place import Place
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.tool_process import ToolProcess, check_all_kept
 from orchestrator.probes.user_bpf_attachment import (
     ObjectAttachment,
     UserBpfAttachment,
@@ -370,42 +371,44 @@ def test_a_function_that_takes_no_sleepable_program_has_a_hint() -> None:
     assert "leave .s out of the section" in refused.hint
 
 
-# Is it seen in what bpftrace prints that a hit's events were lost, and does one that is busy have an end?
+# Is it seen in what a tool prints that a hit's events were lost, and does one that is busy have an end?
 
 
-@pytest.mark.parametrize("printed", [b"Lost 5 events\n", b"Attaching 1 probe...\n123 123 Lost 12 events\n123 "])
+@pytest.mark.parametrize(
+    "printed",
+    [b"Lost 5 events\n", b"Attaching 1 probe...\n123 123 Lost 12 events\n123 ", b"lost 7 events on CPU #0\n"],
+)
 def test_lost_events_fail_the_cell(printed: bytes) -> None:
-    with pytest.raises(EvidenceError, match=r"^bpftrace's buffer had no room .*: Lost (5|12) events") as raised:
-        check_all_kept(printed)
-    assert "more memory" in raised.value.hint
+    with pytest.raises(EvidenceError, match=r"^the buffer of opensnoop had no room .*: [Ll]ost (5|12|7) events$"):
+        check_all_kept("opensnoop", printed)
 
 
 def test_output_that_fills_its_file_is_not_believed() -> None:
-    with pytest.raises(EvidenceError, match=r"^bpftrace printed more than 8 MB$"):
-        check_all_kept(b"x" * (8 << 20))
+    with pytest.raises(EvidenceError, match=r"^opensnoop prints more than 8 MB"):
+        check_all_kept("opensnoop", b"x" * (8 << 20))
 
 
 def test_what_was_kept_is_fine() -> None:
-    check_all_kept(b"Attaching 1 probe...\n\n@[workload]: 1000\n")
+    check_all_kept("bpftrace", b"Attaching 1 probe...\n\n@[workload]: 1000\nlost 0 events\n")
 
 
 class Busy:
-    """A guest whose bpftrace works for ever."""
+    """A guest whose tool works for ever."""
 
-    ticks = 0
+    asked = 0
 
     def succeed(self, argv: Sequence[str], *, time_limit: float = 0.0) -> CommandResult:
-        return CommandResult(tuple(argv), 0, b"7\n", b"")
+        self.asked += 1 if argv[1] == "rest" else 0
+        said = {"start": b"7\n", "rest": b"busy\n"}
+        return CommandResult(tuple(argv), 0, said[argv[1]], b"")
 
     def run(self, argv: Sequence[str]) -> CommandResult:
-        self.ticks += 1
-        state = f"running\n7 (bpftrace) R {'0 ' * 10}{self.ticks} 0 \n"
-        return CommandResult(tuple(argv), 0, state.encode(), b"")
+        return CommandResult(tuple(argv), 0, b"still at it\n", b"")
 
 
-@pytest.mark.parametrize("pauses", [0, 3])
-def test_a_busy_one_liner_has_the_time_of_its_cell(pauses: int) -> None:
-    left = [1.0] * pauses
+@pytest.mark.parametrize("looks", [0, 3])
+def test_a_busy_tool_has_the_time_of_its_cell(looks: int) -> None:
+    left = [1.0] * looks
 
     def time_left() -> float:
         if not left:
@@ -414,8 +417,14 @@ def test_a_busy_one_liner_has_the_time_of_its_cell(pauses: int) -> None:
 
     guest = Busy()
     with pytest.raises(GuestHang, match="the cell's time limit"):
-        _Process(cast(Guest, guest), "BEGIN { while (1) { } }", time_left).attach()
-    assert guest.ticks == pauses + 1
+        ToolProcess(cast(Guest, guest), "busy", ["busy"], {}, time_left).attach()
+    assert guest.asked == looks
+
+
+def test_a_tool_that_never_rests_is_given_up() -> None:
+    with pytest.raises(EvidenceError, match=r"^busy never comes to rest") as raised:
+        ToolProcess(cast(Guest, Busy()), "busy", ["busy"], {}, lambda: 1.0).attach()
+    assert [*raised.value.detail] == ["still at it"]
 
 
 @pytest.mark.parametrize(

@@ -409,10 +409,10 @@ def test_one_liners_column_is_headed_by_the_line(tmp_path: Path, text: str, colu
         ("'bpftrace: kprobe:vfs_réad { @ = count(); }'", "a one-liner has printable ASCII characters in one line"),
         ('"bpftrace: kprobe:vfs_read\\n{ @ = count(); }"', "a one-liner has printable ASCII characters in one line"),
         (
-            "'bpftrace: kprobe:vfs_read { @ = 1; } interval:s:1 { print(@); }'",
-            "found 'interval:s' in a one-liner; the clock hits it: leave it out",
+            "'bpftrace: interval:s:1 { print(@); }'",
+            "found 'interval:s'; the clock hits it, and it has nothing that a call hits; name a function or",
         ),
-        ("'bpftrace: i:ms:1,kprobe:vfs_read { @ = 1; }'", "found 'i:ms' in a one-liner"),
+        ("'bpftrace: i:ms:1,profile:hz:9 { @ = 1; }'", "found 'i:ms'; the clock hits it"),
         (f"bpftrace: {COUNTING}", "found a mapping; expected a probe's name; put a bpftrace one-liner in quotes"),
     ],
 )

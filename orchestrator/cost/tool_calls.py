@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which calls of the table reach a tool: a guest starts it and makes each, and the kernel counts its programs' runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.guest_programs import bpf_tool
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.benchmarks.calls.call_programs import Calls
+from orchestrator.catalog.tools import ToolCommand
+from orchestrator.cost.call_table import call_table
+from orchestrator.cost.counted_table import made_by
+from orchestrator.deadline import Deadline
+from orchestrator.errors import CommandFailed, EvidenceError, UnsupportedError
+from orchestrator.experiment.guest_spec import GuestSpec, MachineSpec
+from orchestrator.files import ScratchFolder, sha256_of
+from orchestrator.guest.guest import Guest
+from orchestrator.probes import bpf_program
+from orchestrator.probes.tool_attachment import MeasuredProgram, pinned_programs, running_tool
+from orchestrator.results.contract import Record
+from orchestrator.run.benchmark_kind import BootArtifacts
+from orchestrator.run.machines import machine_for
+from orchestrator.run.ready_guest import ready_guest
+from orchestrator.steps import step
+
+_KIND, _FILE = "tool-calls", "calls.json"
+_CALLS = 20
+_TIME_LIMIT, _WHOLE_LIMIT = 60.0, 1800.0
+_MOST_LINES = 3
+"""Calls that a tool is measured with: those that reach most of its programs, one after the other."""
+
+
+class ToolCalls(Record):
+    """Where a tool's ``programs`` are attached, and by a call's name how often one call runs each of them."""
+
+    programs: tuple[str, ...]
+    calls: dict[str, tuple[int, ...]]
+
+    @property
+    def reaching(self) -> Sequence[str]:
+        """The calls that together reach all programs that any does, the one that reaches most of them first."""
+        names: list[str] = []
+        left = {place for runs in self.calls.values() for place, times in enumerate(runs) if times}
+        while left and len(names) < _MOST_LINES:
+            name = max(self.calls, key=lambda call: sum(bool(self.calls[call][place]) for place in left))
+            names.append(name)
+            left -= {place for place, times in enumerate(self.calls[name]) if times}
+        return names
+
+
+def tool_calls(
+    context: BuildContext, kernel: Kernel, machine: MachineSpec, command: ToolCommand, image: str | None
+) -> ToolCalls:
+    """The calls that reach a tool; cached by kernel, machine, image, command, and table.
+
+    Raises HostError, BuildError, GuestError, and EvidenceError for a tool that does not attach its programs.
+    """
+    spec = GuestSpec(kernel=kernel.spec.argument, timing="instructions", image=image, **machine.model_dump())
+    artifacts = BootArtifacts(kernel, machine_for(context, kernel, spec), {})
+    inputs: Mapping[str, object] = {
+        **artifacts.keys,
+        "cpu": repr(spec.cpu_model),
+        "memory": spec.memory_mib,
+        "command": [*command.argv],
+        "file": None if command.file is None else sha256_of(command.file),
+        "table": repr([*call_table().values()]),
+        "workloads": [sha256_of(call.file) for call in call_table().values() if call.call is None],
+        "tool": sha256_of(bpf_tool(context, kernel.spec.arch)),
+        "calls": _CALLS,
+    }
+
+    def count(folder: Path) -> None:
+        context.say(f"looking which calls reach {command.program} on {kernel.spec.name}")
+        with (
+            ScratchFolder("orchestrator-tool-") as scratch,
+            ready_guest(context, artifacts, scratch, "guest") as ready,
+        ):
+            calls = _counted(context, ready.guest, kernel, command)
+        (folder / _FILE).write_text(calls.model_dump_json())
+
+    title = f"calls that reach {command.program}"
+    return ToolCalls.stored_in(context.cache.obtain(_KIND, inputs, title, count).path / _FILE)
+
+
+def _counted(context: BuildContext, guest: Guest, kernel: Kernel, command: ToolCommand) -> ToolCalls:
+    arch = kernel.spec.arch
+    bpf_program.bring(guest, bpf_tool(context, arch))
+    bpf_program.compile_programs(guest, on=True)
+    deadline = Deadline(_WHOLE_LIMIT)
+    with running_tool(guest, command, deadline.left) as (process, _):
+        programs = pinned_programs(guest, process)
+        bpf_program.keep_statistics(guest, on=True)
+        by_call: dict[str, tuple[int, ...]] = {}
+        for call in call_table().values():
+            made = made_by(context, arch, call)
+            if made is None:
+                continue
+            with (
+                step(f"make {call.name} beside {command.program}"),
+                suppress(EvidenceError, UnsupportedError, CommandFailed),
+            ):  # the kernel has no such call, or it fails here
+                runs = tuple(_each(guest, programs, made))
+                if any(runs):
+                    by_call[call.name] = runs
+        bpf_program.keep_statistics(guest, on=False)
+        guest.succeed(["sh", "-c", "rm -rf /sys/fs/bpf/lab-*"])
+    return ToolCalls(programs=tuple(each.places for each in programs), calls=by_call)
+
+
+def _each(guest: Guest, programs: Sequence[MeasuredProgram], calls: Calls) -> Iterator[int]:
+    """How often a call runs each program: the runs of some calls, less those of a process that makes none."""
+    calls.prepare(guest)
+    idle = _runs(guest, programs, calls, 0)
+    for besides, runs in zip(idle, _runs(guest, programs, calls, _CALLS), strict=True):
+        yield max(0, runs - besides + _CALLS // 2) // _CALLS
+
+
+def _runs(guest: Guest, programs: Sequence[MeasuredProgram], calls: Calls, number: int) -> Sequence[int]:
+    before = bpf_program.infos(guest, [each.program for each in programs])
+    calls.call(guest, number, caller=None, time_limit=_TIME_LIMIT)
+    after = bpf_program.infos(guest, [each.program for each in programs])
+    return [now.runs - then.runs for now, then in zip(after, before, strict=True)]
