@@ -215,7 +215,8 @@ def _print_profiles(
     profiles, inlined = [cell.profile() for cell in cells], profile_sheets.INLINED
     if context is not None:
         lines = [
-            by_line(cell_profile, _sources(context, cell)) for cell, cell_profile in zip(cells, profiles, strict=True)
+            by_line(cell_profile, _sources(context, cell, function))
+            for cell, cell_profile in zip(cells, profiles, strict=True)
         ]
         if function is not None:
             typer.echo(annotated_lines(list(zip(profiles, lines, strict=True)), function))
@@ -248,8 +249,8 @@ def _profiled(run: str, cell: str | None) -> Sequence[RunCell]:
     return [RunCell(chosen.run, record) for record in wanted_cells]
 
 
-def _sources(context: BuildContext, cell: RunCell) -> Sources:
-    """The sources of a stored cell; the run's experiment has the place of a user's kernel."""
+def _sources(context: BuildContext, cell: RunCell, function: str | None = None) -> Sources:
+    """The sources of a stored cell, or of one function; the run's experiment has the place of a user's kernel."""
     name, directory = cell.cell.kernel, cell.run.directory
 
     def spec() -> KernelSpec:
@@ -262,7 +263,7 @@ def _sources(context: BuildContext, cell: RunCell) -> Sources:
                 raise
             return specs[name]
 
-    return stored_sources(context, directory, cell.cell, spec)
+    return stored_sources(context, directory, cell.cell, spec, function)
 
 
 def _by_line(context: BuildContext, pair: tuple[RunCell, RunCell]) -> ProfileDifference:

@@ -147,14 +147,18 @@ def annotated_lines(cells: Sequence[tuple[CellProfile, LineCounts]], function: s
     return plain_text("\n".join(texts))
 
 
+def source_key(symbol: SymbolProfile) -> str | None:
+    """The key among ``Sources`` of a symbol's code."""
+    return GENERATED if symbol.place == "generated" else symbol.module
+
+
 def located_instructions(
     profile: CellProfile, sources: Sources, *, is_whole: bool = False
 ) -> Iterator[tuple[SymbolProfile, LineSource | None, Sequence[tuple[InstructionCount, tuple[Frame, ...]]]]]:
     """Each symbol with its source, and its executed instructions with their frames; whole functions are read."""
 
     def source(symbol: SymbolProfile) -> LineSource | None:
-        key = GENERATED if symbol.place == "generated" else symbol.module
-        return None if symbol.place == "user" else sources.get(key)
+        return None if symbol.place == "user" else sources.get(source_key(symbol))
 
     for line_source in sources.values():  # all at once: reading a kernel's file takes a fifth of a second
         symbols = [symbol for symbol in profile.symbols if source(symbol) is line_source]

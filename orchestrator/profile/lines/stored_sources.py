@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
@@ -15,36 +15,48 @@ from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.errors import LabError
 from orchestrator.files import sha256_of
 from orchestrator.profile.counted.generated_code import GENERATED
-from orchestrator.profile.lines.by_line import Sources
+from orchestrator.profile.lines.by_line import Sources, source_key
 from orchestrator.profile.lines.dwarf_lines import SourceLines
 from orchestrator.profile.lines.generated_lines import CodeLines
 from orchestrator.profile.lines.kept_lines import kept_lines
 from orchestrator.profile.lines.line_source import LineSource
+from orchestrator.profile.stored.cell_profile import CellProfile
 from orchestrator.profile.stored.profile_files import load_profile
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.recorded_provenance import BootModule, BootProvenance, provenance_of
 
 
-def stored_sources(context: BuildContext, directory: Path, cell: CellRecord, spec: Callable[[], KernelSpec]) -> Sources:
-    """The sources of a stored cell's code, fetched or built on demand; what has none is said.
+def stored_sources(
+    context: BuildContext,
+    directory: Path,
+    cell: CellRecord,
+    spec: Callable[[], KernelSpec],
+    function: str | None = None,
+) -> Sources:
+    """The sources of a stored cell's code, or of its functions of one name; fetched or built on demand.
 
-    ``spec`` finds the kernel, whose tree may be gone or hold another one by now. Raises LabError if nothing has any.
+    What has none is said. ``spec`` finds the kernel, whose tree may be gone or hold another one by now. Raises LabError
+    if nothing has any.
     """
     boot = next((provenance for provenance in provenance_of(directory).boots if provenance.has(cell)), None)
     if boot is None:
         raise NoDebugInfoError(f"the run does not record what cell {cell.id} was measured on", where=str(directory))
     sources: dict[str | None, LineSource] = {}
     failures: list[LabError] = []
+    profile = None if cell.profile is None else load_profile(directory, cell)
     kept = kept_lines(directory, cell.kernel, boot.kernel.image_sha256)
     if kept is not None:
         sources[None] = kept
-    if cell.profile is not None and (profile := load_profile(directory, cell)).code_lines:
+    if profile is not None and profile.code_lines:
         keys = [artifact.key[:8] for artifact in boot.inputs.get(cell.id, {}).values() if artifact.key.isalnum()]
         sources[GENERATED] = CodeLines(
             profile, [path for key in keys for path in (directory / "sources").glob(f"*-{key}")]
         )
     modules = [module for name, module in boot.modules.items() if name.partition(": ")[0] == cell.id]
+    asked = None if function is None else _code_of(profile, function)
     for recorded in (*modules, *([None] if kept is None else [])):
+        if asked is not None and (None if recorded is None else recorded.name) not in asked:
+            continue  # a kernel's debug information has a gigabyte
         try:
             kernel = _measured_kernel(context, spec(), boot)
             if recorded is None:
@@ -54,11 +66,17 @@ def stored_sources(context: BuildContext, directory: Path, cell: CellRecord, spe
                 sources[module.name] = SourceLines.of_module(module_debug_info(context, kernel, module), kernel)
         except LabError as error:
             failures.append(error)
-    if not sources:
+    if not sources and failures:
         raise failures[0]
     for failure in failures:
         context.say(f"no lines: {failure.what}{f' ({failure.hint})' if failure.hint else ''}")
     return sources
+
+
+def _code_of(profile: CellProfile | None, function: str) -> Collection[str | None]:
+    """The keys of the code that has functions of this name."""
+    symbols = () if profile is None else profile.symbols
+    return {source_key(symbol) for symbol in symbols if function in (symbol.name, symbol.title)}
 
 
 def _measured_kernel(context: BuildContext, spec: KernelSpec, boot: BootProvenance) -> Kernel:

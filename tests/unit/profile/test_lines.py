@@ -422,3 +422,6 @@ def test_the_bpf_lines_of_a_run(context: BuildContext, tmp_path: Path, monkeypat
     sources = stored_sources(context, tmp_path / "run", cell, lambda: kernel.spec)
     assert list(sources) == [GENERATED]
     assert {line.path for line in by_line(profile, sources)} == {"", str(kept / "x.bpf.c")}
+    monkeypatch.setattr(of_runs, "kernel_debug_info", lambda *_: pytest.fail("no kernel's lines were asked for"))
+    sources = stored_sources(context, tmp_path / "run", cell, lambda: kernel.spec, "BPF program f")
+    assert list(sources) == [GENERATED]
