@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -41,23 +41,19 @@ def program_costs(folder: Path, cell: CellRecord) -> Sequence[ProgramCost]:
 
 def _costs(programs: Sequence[ProgramRuns], calls: int, profile: CellProfile | None) -> Iterator[ProgramCost]:
     for program in programs:
-        executed, entered = (None, None) if profile is None else _executed(program, profile)
-        runs = Fraction(program.runs, calls) if entered is None else entered
-        if program.runs or runs:
-            instructions = None if executed is None else float(executed)
+        runs, instructions = Fraction(program.runs, calls), None
+        if profile is not None:
+            executed = _executed(program, profile)
+            entered = executed.get(int(program.address, 16), 0)
+            if entered:
+                runs = Fraction(entered, profile.calls)
+                instructions = float(Fraction(sum(executed.values()), profile.calls))
+        if runs:
             yield ProgramCost(program.name, program.attached, round(float(runs), 3), instructions)
 
 
-def _executed(program: ProgramRuns, profile: CellProfile) -> tuple[Fraction, Fraction]:
-    """The instructions of a program's code in a call, and how often a call enters it."""
+def _executed(program: ProgramRuns, profile: CellProfile) -> Mapping[int, int]:
+    """How often the calls executed the instructions of a program's code, by address."""
     start = int(program.address, 16)
-    code = [
-        instruction
-        for symbol in profile.symbols
-        if symbol.place == "generated"
-        for instruction in symbol.instructions
-        if start <= instruction.offset < start + program.size
-    ]
-    executed = sum(instruction.executed for instruction in code)
-    entered = sum(instruction.executed for instruction in code if instruction.offset == start)
-    return Fraction(executed, profile.calls), Fraction(entered, profile.calls)
+    code = range(start, start + program.size)
+    return {address: executed for address, executed in profile.generated.items() if address in code}

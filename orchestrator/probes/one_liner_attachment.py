@@ -7,7 +7,6 @@ The kernel, not bpftrace, says what is attached. If a map gets full, the cost of
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -19,12 +18,12 @@ from orchestrator.probes import bpf_program
 from orchestrator.probes.attachment import Reader
 from orchestrator.probes.bpf_attachment import attaching_programs
 from orchestrator.probes.bpf_hits import UserBpfProgram
-from orchestrator.probes.bpf_program import Attached
 from orchestrator.probes.map_trial import AttendedMapTrial
 from orchestrator.probes.place import Place
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tool_attachment import (
+    attached_as,
     check_left_nothing,
     pins_in,
     reader_beside,
@@ -57,7 +56,7 @@ class OneLinerAttachment(UserBpfAttachment):
         return {
             **super().facts(),
             **version_facts(self._guest, BPFTRACE_PROGRAM),
-            ATTACHED: written(self._process.attached),
+            ATTACHED: attached_as(self._process.attached),
         }
 
     def reader(self, call: Callable[[int], object]) -> Reader | None:
@@ -72,14 +71,6 @@ class OneLinerAttachment(UserBpfAttachment):
         self._process.read()
         with super().separate_caller():
             yield
-
-
-def written(attached: Sequence[Attached]) -> str:
-    """How programs are attached: ``bpf-kprobe, bpf-kprobe-multi (3 places)``."""
-    places: Counter[str] = Counter()
-    for attachment in attached:
-        places[attachment.kind] += attachment.places
-    return ", ".join(kind if number == 1 else f"{kind} ({number} places)" for kind, number in sorted(places.items()))
 
 
 @contextlib.contextmanager

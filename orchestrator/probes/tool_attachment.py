@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,9 +66,14 @@ class MeasuredProgram(NamedTuple):
     program: BpfProgram
 
     @property
+    def is_at_perf_event(self) -> bool:
+        """Whether it is at a perf event, of which the kernel does not say what it is."""
+        return not self.attached and self.loaded.type == _PERF_EVENT
+
+    @property
     def places(self) -> str:
         """How and where the kernel says that it is attached: ``bpf-kprobe vfs_read``; empty if it does not say."""
-        if not self.attached and self.loaded.type == _PERF_EVENT:
+        if self.is_at_perf_event:
             return "perf event"
         names = dict.fromkeys(f"{each.kind} {each.name}".strip() for each in self.attached)
         return ", ".join(shown([*names], _SHOWN, "{} more"))
@@ -161,7 +166,7 @@ class ToolAttachment(PlacedAttachment):
             **self._trial.facts(),
             TOOL_PROGRAM: self._started,
             **version_facts(self._guest, self._started),
-            ATTACHED: attached_as(self._programs),
+            ATTACHED: attached_as(self._process.attached, sum(each.is_at_perf_event for each in self._programs)),
         }
 
     def reader(self, call: Callable[[int], object]) -> Reader | None:
@@ -217,14 +222,11 @@ def pinned_programs(guest: Guest, process: ToolProcess) -> Sequence[MeasuredProg
     ]
 
 
-def attached_as(programs: Sequence[MeasuredProgram]) -> str:
-    """How programs are attached: ``bpf-kprobe, bpf-kprobe-multi (3 places)``."""
-    places: Counter[str] = Counter()
-    for program in programs:
-        for each in program.attached:
-            places[each.kind] += each.places
-        if not program.attached and program.loaded.type == _PERF_EVENT:
-            places["perf event"] += 1
+def attached_as(attached: Iterable[Attached], perf_events: int = 0) -> str:
+    """How programs are attached, and how many at perf events: ``bpf-kprobe, bpf-kprobe-multi (3 places)``."""
+    places = Counter({"perf event": perf_events} if perf_events else {})
+    for each in attached:
+        places[each.kind] += each.places
     return ", ".join(kind if number == 1 else f"{kind} ({number} places)" for kind, number in sorted(places.items()))
 
 

@@ -31,10 +31,10 @@ from orchestrator.probes.bpf_hits import UserBpfProgram, hits_besides
 from orchestrator.probes.bpf_program import Attached, AttachTarget, BpfEvent, BpfProgram, ProgramInfo, attached_by
 from orchestrator.probes.bpf_refusal import refusal_of
 from orchestrator.probes.bpf_witness import Witness
-from orchestrator.probes.one_liner_attachment import written
 from orchestrator.probes.place import Place
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.tool_attachment import attached_as
 from orchestrator.probes.tool_process import ToolProcess, check_all_kept
 from orchestrator.probes.user_bpf_attachment import (
     ObjectAttachment,
@@ -129,7 +129,7 @@ def test_what_a_process_has_attached_is_read() -> None:
     ],
 )
 def test_attached_link_has_the_catalogues_name(printed: bytes, kind: str) -> None:
-    assert written(attached_by(guest_with({}, printed=printed), 121)) == kind
+    assert attached_as(attached_by(guest_with({}, printed=printed), 121)) == kind
 
 
 def test_each_program_of_the_catalogue_has_a_name_when_another_process_attaches_it() -> None:
