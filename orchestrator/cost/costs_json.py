@@ -17,6 +17,7 @@ from orchestrator.results.parameters import (
     BPF_LEAVES_AT,
     BPF_LINES,
     BPF_MACHINE_CODE,
+    BPF_MAP_STATES,
     BPF_STACK,
     BPF_VERIFIED,
 )
@@ -95,6 +96,8 @@ class PrintedCost(Printed):
     """Where each hit leaves it without having done anything: ``opens.bpf.c:31``."""
     programs: list[PrintedProgram]
     """Of a tool the programs that calls run; its own instructions are those of a call."""
+    map_states: str | None
+    """What hits find in maps with keys: ``seen: insert, counts: keys are there, starts: no keys``."""
     exceeded: list[str]
     """Sentences on figures that exceed their budgets."""
     notes: list[str]
@@ -144,6 +147,7 @@ class PrintedCost(Printed):
                 )
                 for program in cost.programs
             ],
+            map_states=BPF_MAP_STATES.of(cost.cell),
             exceeded=list(cost.exceeded),
             notes=list(cost.notes),
             new=cost.new or None,

@@ -16,10 +16,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.guest.guest import Guest
+from orchestrator.plain_text import cut
 from orchestrator.probes.bpf_program import TOOL, BpfProgram
 from orchestrator.probes.map_reader import MapReader
 from orchestrator.probes.map_use import UNTRIED, MapUse, map_uses
-from orchestrator.results.parameters import BPF_NEW_KEYS
+from orchestrator.results.parameters import BPF_MAP_STATES, BPF_NEW_KEYS
 
 _GO, _SAID = "/tmp/map-trial.go", "/tmp/map-trial.said"  # noqa: S108 - in the guest
 _LONGEST_NAME = 15
@@ -28,6 +29,9 @@ _CELL = 8
 """Entries that all of a cell's calls put into a map, as a multiple of those of the counted calls: warming and timed
 calls, disturbed batches, a profile's calls; 5900 hits of a program whose calls vary, seen on Linux 6.1. A map that
 these would fill is refused, whether it is full by now or not, so that equal inputs end alike."""
+_ALL = 100
+_LONGEST_PHRASE = 200
+"""Characters of a cell's parameter."""
 _FEW = 5
 """Entries that other processes may add during 100 calls."""
 
@@ -130,11 +134,19 @@ class MapTrial:
         return name[:_LONGEST_NAME] in [use.name for use in self._uses.values()]
 
     def facts(self) -> Mapping[str, str]:
-        """Which maps get new keys, in five or more of a hundred calls: those insert, and do not update."""
-        keyed = [use for use in self._uses.values() if use.type in _KEYED and self._calls]
-        shares = [(use.name, min(100, 100 * use.new / self._calls)) for use in keyed]
-        grown = [f"{share:.0f} of 100 calls add a key to map {name}" for name, share in shares if share >= _FEW]
-        return {BPF_NEW_KEYS: f"{', '.join(grown)}: those insert, and do not update"} if grown else {}
+        """What hits find in maps with keys; and those that get new ones, in five or more of a hundred calls."""
+        keyed = [use for use in self._uses.values() if use.type in _KEYED and self._calls and not use.untried]
+        shares = {use.number: min(100, 100 * use.new / self._calls) for use in keyed}
+        states = [f"{use.name}: {_state(use, shares[use.number])}" for use in keyed]
+        grown = [
+            f"{shares[use.number]:.0f} of 100 calls add a key to map {use.name}"
+            for use in keyed
+            if shares[use.number] >= _FEW
+        ]
+        return {
+            **({BPF_MAP_STATES: cut(", ".join(states), _LONGEST_PHRASE)} if states else {}),
+            **({BPF_NEW_KEYS: f"{', '.join(grown)}: those insert, and do not update"} if grown else {}),
+        }
 
     def named(self, use: MapUse) -> str:
         return f"map {use.name}"
@@ -189,6 +201,13 @@ class AttendedMapTrial(MapTrial):
 
     def remedy(self, use: MapUse, needed: int) -> str:
         return "key the map by what repeats from call to call" if self.owner == "bpftrace" else "let it remember less"
+
+
+def _state(use: MapUse, share: float) -> str:
+    """In words, the share of a hundred calls that insert; no more than five may be other processes'."""
+    if share >= _FEW:
+        return "insert" if round(share) == _ALL else f"{share:.0f} of 100 insert"
+    return "no keys" if not use.used and not use.new else "keys are there"
 
 
 def _power_of_two(least: int) -> int:

@@ -70,6 +70,8 @@ BPF_SECTION = TextParameter("bpf_section")
 BPF_SIZED, BPF_NEW_KEYS = TextParameter("bpf_sized"), TextParameter("bpf_new_keys")
 """The maps of a user's object that the lab gave a size, where the source gives none or of a ring; those that hits
 insert into."""
+BPF_MAP_STATES = TextParameter("bpf_map_states")
+"""What hits find in maps with keys: ``seen: insert, counts: keys are there, starts: no keys``."""
 ABOUT_MAPS = (BPF_SIZED, BPF_NEW_KEYS)
 """Sentences for notes on a BPF program's maps: what the lab did with them, and what limits the number."""
 BPF_HITS = TextParameter("bpf_hits")

@@ -115,6 +115,7 @@ def test_a_row_has_the_cost_of_a_hit_and_what_is_known_of_the_program(line: Cost
         "executed_lines": None,
         "leaves_at": None,
         "programs": [],
+        "map_states": None,
         "exceeded": [],
         "notes": [],
         "new": None,

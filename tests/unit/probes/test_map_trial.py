@@ -155,14 +155,23 @@ def test_a_map_without_room_fails_the_cell(before: str, after: str, what: str, h
     ],
 )
 def test_a_map_with_room_does_not(use: str) -> None:
-    assert tried(use, use).facts() == {}
+    assert "bpf_new_keys" not in tried(use, use).facts()
 
 
 def test_hits_that_insert_are_told() -> None:
     use = "1 7 65536 9000 1 0 {} seen\n"
-    said = {"bpf_new_keys": "100 of 100 calls add a key to map seen: those insert, and do not update"}
+    said = {
+        "bpf_map_states": "seen: insert",
+        "bpf_new_keys": "100 of 100 calls add a key to map seen: those insert, and do not update",
+    }
     assert tried(use.format(3), use.format(1007)).facts() == said
-    assert tried(use.format(3), use.format(49)).facts() == {}
+    assert tried(use.format(3), use.format(49)).facts() == {"bpf_map_states": "seen: keys are there"}
+    assert tried(use.format(3), use.format(250)).facts()["bpf_map_states"] == "seen: 25 of 100 insert"
+
+
+def test_what_hits_find_in_each_map_is_told() -> None:
+    several = "1 7 65536 0 1 0 0 starts\n9 8 65536 9 1 0 1 recent\n2 9 4 0 1 0 0 array\n5 10 65536 9 1 0 1000 cpus\n"
+    assert tried(several, several).facts()["bpf_map_states"] == "starts: no keys, recent: keys are there, cpus: insert"
 
 
 def test_bpftraces_own_map_has_its_name() -> None:
