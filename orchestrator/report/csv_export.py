@@ -18,7 +18,7 @@ _NESTED: dict[str, type[BaseModel]] = {"evidence": Evidence, "work": WorkEvidenc
 """Fields with one column per subfield."""
 _OPEN = ("parameters", "purposes")
 """Fields with varying keys: each is one column of JSON."""
-_LEFT_OUT = ("text", "profile", "executed")
+_LEFT_OUT = ("text", "profile", "executed", "programs")
 """Fields with lists or files, which only the JSON report has."""
 _LATER = ("worker",)
 """Fields added later, whose columns come last."""
@@ -54,7 +54,7 @@ def _columns() -> Iterator[Column[CellRecord]]:
     for name in _OPEN:
         yield Column(name, partial(_json, name))
     for group, model in _NESTED.items():
-        yield from (_of(f"{group}.{name}", group, name) for name in model.model_fields)
+        yield from (_of(f"{group}.{name}", group, name) for name in model.model_fields if name not in _LEFT_OUT)
     yield from map(_of, _LATER)
 
 
