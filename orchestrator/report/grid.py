@@ -45,7 +45,7 @@ class Grid:
     def lines(self, width: int, rule: str = "─") -> Iterator[Text]:
         """The grid in ``width`` characters, with rules of the character ``rule``.
 
-        Columns that do not fit follow below with the same labels. Each part has at least one column.
+        Columns that do not fit follow below with the same labels, and not the last one alone if that can be.
         """
         rows = [row for block in self.blocks for row in block]
         whole = max(len(row.indented) for row in rows)
@@ -99,6 +99,15 @@ class _Fitted:
                 used = 0
             self.parts[-1].extend(columns)
             used += needed
+        self._accompany_the_last(grid.together, width)
+
+    def _accompany_the_last(self, together: int, width: int) -> None:
+        """Give a last column that stands alone the one before it, where that leaves two."""
+        *_, before, last = self.parts if len(self.parts) > 1 else [[], []]
+        if together == len(last) == 1 and len(before) > 2:
+            needed = sum(len(GAP) + self.widths[column] for column in (before[-1], *last))
+            if needed <= width:
+                last.insert(0, before.pop())
 
 
 def _pieces(text: str) -> list[str]:

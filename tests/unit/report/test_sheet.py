@@ -286,3 +286,10 @@ def test_no_word_of_a_heading_or_label_is_cut(headings: list[str], labels: list[
     for name in (*headings, *labels):
         for word in re.split(r"[/_.+ -]+", name):
             assert word in printed
+
+
+def test_a_last_column_that_does_not_fit_takes_the_one_before_it_along() -> None:
+    headings = ["first", "second", "third", "last"]
+    row = Row("label", ["1" * 9, "2" * 9, "3" * 9, "4" * 9])
+    lines = [line.plain.split() for line in Grid(headings, [[row]]).lines(40)]
+    assert [line for line in lines if set(line) & set(headings)] == [["first", "second"], ["third", "last"]]
