@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.guest_programs import bpf_tool
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_files import loaded_files
 from orchestrator.benchmarks.calls.call_programs import Calls
 from orchestrator.catalog.tools import ToolCommand
-from orchestrator.cost.call_table import call_table
-from orchestrator.cost.counted_table import made_by
+from orchestrator.cost.call_table import TableCall
+from orchestrator.cost.counted_table import TablePart, made_by, table_parts
 from orchestrator.deadline import Deadline
 from orchestrator.errors import CommandFailed, EvidenceError, UnsupportedError
 from orchestrator.experiment.guest_spec import GuestSpec, MachineSpec
@@ -41,6 +42,13 @@ class ToolCalls(Record):
     calls: dict[str, tuple[int, ...]]
 
     @property
+    def is_complete(self) -> bool:
+        """Whether each program is reached by a call."""
+        return bool(self.programs) and all(
+            any(runs[place] for runs in self.calls.values()) for place in range(len(self.programs))
+        )
+
+    @property
     def reaching(self) -> Sequence[str]:
         """The calls that together reach all programs that any does, the one that reaches most of them first."""
         names: list[str] = []
@@ -55,20 +63,42 @@ class ToolCalls(Record):
 def tool_calls(
     context: BuildContext, kernel: Kernel, machine: MachineSpec, command: ToolCommand, image: str | None
 ) -> ToolCalls:
-    """The calls that reach a tool; cached by kernel, machine, image, command, and table.
+    """The calls that reach a tool. Parts of the table behind those that reach all of its programs are not made.
 
-    Raises HostError, BuildError, GuestError, and EvidenceError for a tool that does not attach its programs.
+    Calls that need modules of the kernel are made where no others reach a program. Raises HostError, BuildError,
+    GuestError, and EvidenceError for a tool that does not attach its programs.
     """
-    spec = GuestSpec(kernel=kernel.spec.argument, timing="instructions", image=image, **machine.model_dump())
-    artifacts = BootArtifacts(kernel, machine_for(context, kernel, spec), {})
+    known = ToolCalls(programs=(), calls={})
+    for part in table_parts(kernel):
+        if known.is_complete or (part.modules and known.calls):
+            break
+        counted = _counted_part(context, kernel, machine, command, image, part)
+        if known.programs and counted.programs != known.programs:
+            raise EvidenceError(f"{command.program} attaches other programs each time that it is started")
+        known = ToolCalls(programs=counted.programs, calls={**known.calls, **counted.calls})
+    return known
+
+
+def _counted_part(
+    context: BuildContext,
+    kernel: Kernel,
+    machine: MachineSpec,
+    command: ToolCommand,
+    image: str | None,
+    part: TablePart,
+) -> ToolCalls:
+    """What the calls of a part reach; cached by kernel, machine, image, command, and calls."""
+    fields = {**machine.model_dump(), "image": image, "kernel_modules": bool(part.modules)}
+    spec = GuestSpec(kernel=kernel.spec.argument, timing="instructions", **fields)
+    artifacts = BootArtifacts(kernel, machine_for(context, kernel, spec), {}, loaded_files(kernel, part.modules))
     inputs: Mapping[str, object] = {
         **artifacts.keys,
         "cpu": repr(spec.cpu_model),
         "memory": spec.memory_mib,
         "command": [*command.argv],
         "file": None if command.file is None else sha256_of(command.file),
-        "table": repr([*call_table().values()]),
-        "workloads": [sha256_of(call.file) for call in call_table().values() if call.call is None],
+        "table": repr(part.calls),
+        "workloads": [sha256_of(call.file) for call in part.calls if call.call is None],
         "tool": sha256_of(bpf_tool(context, kernel.spec.arch)),
         "calls": _CALLS,
     }
@@ -79,14 +109,16 @@ def tool_calls(
             ScratchFolder("orchestrator-tool-") as scratch,
             ready_guest(context, artifacts, scratch, "guest") as ready,
         ):
-            calls = _counted(context, ready.guest, kernel, command)
+            calls = _counted(context, ready.guest, kernel, command, part.calls)
         (folder / _FILE).write_text(calls.model_dump_json())
 
     title = f"calls that reach {command.program}"
     return ToolCalls.stored_in(context.cache.obtain(_KIND, inputs, title, count).path / _FILE)
 
 
-def _counted(context: BuildContext, guest: Guest, kernel: Kernel, command: ToolCommand) -> ToolCalls:
+def _counted(
+    context: BuildContext, guest: Guest, kernel: Kernel, command: ToolCommand, table: Sequence[TableCall]
+) -> ToolCalls:
     arch = kernel.spec.arch
     bpf_program.bring(guest, bpf_tool(context, arch))
     bpf_program.compile_programs(guest, on=True)
@@ -95,7 +127,7 @@ def _counted(context: BuildContext, guest: Guest, kernel: Kernel, command: ToolC
         programs = pinned_programs(guest, process)
         bpf_program.keep_statistics(guest, on=True)
         by_call: dict[str, tuple[int, ...]] = {}
-        for call in call_table().values():
+        for call in table:
             made = made_by(context, arch, call)
             if made is None:
                 continue
@@ -103,7 +135,7 @@ def _counted(context: BuildContext, guest: Guest, kernel: Kernel, command: ToolC
                 step(f"make {call.name} beside {command.program}"),
                 suppress(EvidenceError, UnsupportedError, CommandFailed),
             ):  # the kernel has no such call, or it fails here
-                runs = tuple(_each(guest, programs, made))
+                runs = _each(guest, programs, made)
                 if any(runs):
                     by_call[call.name] = runs
         bpf_program.keep_statistics(guest, on=False)
@@ -111,12 +143,14 @@ def _counted(context: BuildContext, guest: Guest, kernel: Kernel, command: ToolC
     return ToolCalls(programs=tuple(each.places for each in programs), calls=by_call)
 
 
-def _each(guest: Guest, programs: Sequence[MeasuredProgram], calls: Calls) -> Iterator[int]:
+def _each(guest: Guest, programs: Sequence[MeasuredProgram], calls: Calls) -> tuple[int, ...]:
     """How often a call runs each program: the runs of some calls, less those of a process that makes none."""
     calls.prepare(guest)
+    of_calls = _runs(guest, programs, calls, _CALLS)
+    if max(of_calls, default=0) <= _CALLS // 2:
+        return (0,) * len(programs)
     idle = _runs(guest, programs, calls, 0)
-    for besides, runs in zip(idle, _runs(guest, programs, calls, _CALLS), strict=True):
-        yield max(0, runs - besides + _CALLS // 2) // _CALLS
+    return tuple(max(0, runs - besides + _CALLS // 2) // _CALLS for runs, besides in zip(of_calls, idle, strict=True))
 
 
 def _runs(guest: Guest, programs: Sequence[MeasuredProgram], calls: Calls, number: int) -> Sequence[int]:

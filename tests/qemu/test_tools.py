@@ -11,7 +11,12 @@ from experiment_boot import boot_of_calls, measured_call, prepared_for
 from needed_images import needed_image
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.catalog.tools import TOOLS_IMAGE
+from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.tools import TOOLS_IMAGE, tool_command
+from orchestrator.cost.call_table import call_table
+from orchestrator.cost.cost_machine import cost_machine
+from orchestrator.cost.tool_calls import tool_calls
 from orchestrator.errors import EvidenceError
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.ready_guest import ReadyGuest
@@ -157,3 +162,14 @@ def test_a_tool_that_the_image_lacks_is_named(ready: ReadyGuest, workshop: Build
     with pytest.raises(EvidenceError, match=r"^the guest's image has no nosuchtool") as raised:
         measured(ready, workshop, "tool: nosuchtool", TOOLS_IMAGE)
     assert TOOLS_IMAGE in raised.value.hint
+
+
+@pytest.mark.nightly("a guest makes 45 calls twice")
+def test_the_calls_that_reach_a_tool_are_found(workshop: BuildContext, own_tool: Path) -> None:
+    """Both programs are reached by any call, so that one part of the table is enough, and the first call is taken."""
+    kernel = ready_kernel(workshop, kernel_spec("debian-amd64"))
+    calls = tool_calls(workshop, kernel, cost_machine("xeon-e5410"), tool_command(f"tool: {own_tool} twice"), None)
+    assert calls.reaching == ["getppid"]
+    assert calls.programs == ("bpf-raw-tracepoint sys_enter", "bpf-raw-tracepoint sys_exit")
+    assert [calls.calls[name] for name in ("getppid", "read_file", "create")] == [(1, 1), (2, 2), (3, 3)]
+    assert len(calls.calls) <= len(call_table()) // 2
