@@ -310,6 +310,10 @@ def _offer_measurements(measures: Offer, measurements: Measurements, lab: Lab) -
         kernels: Words = [DEFAULT_KERNEL],  # noqa: B006
         call: Word | None = None,
         workload: Annotated[Word | None, Field(description="A C file with calls of your own.")] = None,
+        run: Annotated[
+            Word | None, Field(description="A command of the image that passes probes in user space.")
+        ] = None,
+        image: Annotated[Word | None, Field(description="That has the command or library.")] = None,
         hits: Annotated[int, Field(ge=1, description="Of a call of the workload.")] = 1,
         point: Word | None = None,
         cpu: Word = DEFAULT_CPU,
@@ -331,12 +335,16 @@ def _offer_measurements(measures: Offer, measurements: Measurements, lab: Lab) -
 
         def measured() -> str:
             names, on = [_subject(subject) for subject in subjects], [placed(name, inside) for name in kernels]
-            calls = NamedCalls(call, None if workload is None else Path(inside(workload)), point, hits)
+            if image is not None and "/" in image:
+                inside(image)
+            calls = NamedCalls(call, None if workload is None else Path(inside(workload)), point, hits, run)
             _check_inside(CompilerFlags.of(cflags).below(Path.cwd()))
             state = ProgramState.of(rodata, max_entries, maps)
             for file in state.contents.values():
                 inside(file)
-            request = CostRequest(names, on, calls, cpu, at_most, cflags=cflags, function=function, state=state)
+            request = CostRequest(
+                names, on, calls, cpu, at_most, cflags=cflags, function=function, state=state, image=image
+            )
             costs = own_lab.cost(request)
             return own_lab.spoken(render_sheets(f"run {costs.run.record.run}", [costs.sheet()]))
 

@@ -429,13 +429,12 @@ static int show_lines(void)
 	return 0;
 }
 
-// Whether the section names this place or none.
+// Whether the section names no place, or the symbol of this one, whose file may have several names.
 static int is_at(const char *section, const struct place *place)
 {
 	const char *path = strchr(section, '/'), *colon = strrchr(section, ':');
 
-	return !path || (colon > path && strlen(place->file) == (size_t)(colon - path - 1) &&
-			 begins_with(path + 1, place->file) && strcmp(colon + 1, place->symbol) == 0);
+	return !path || (colon > path && strcmp(colon + 1, place->symbol) == 0);
 }
 
 static int attach_as_many(const struct bpf_program *program, const struct place *place)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import posixpath
 import re
 import struct
 from bisect import bisect_right
@@ -22,15 +21,15 @@ from elftools.elf.sections import NoteSection, StringTableSection, Symbol, Symbo
 
 from orchestrator.arch import ARCHITECTURES, Arch
 from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.demangled_names import demangled, described
 from orchestrator.artifacts.disk_images import FILES, Image, ready_image
+from orchestrator.artifacts.image_files import ImageFile, TreeRecord, read_out
 from orchestrator.artifacts.machine_code import decoded
 from orchestrator.artifacts.sources import UserSource, user_source
 from orchestrator.artifacts.user_programs import LIBRARIES, shared_library
 from orchestrator.catalog.image_recipes import image as image_recipe
 from orchestrator.catalog.user_files import DAMAGED, LARGEST, LIBRARY_NAME, UserLibrary
 from orchestrator.errors import BuildError
-from orchestrator.host_packages import check_installed
-from orchestrator.process import run
 
 # The static probe points (USDT) of a program: the notes that <sys/sdt.h> leaves in it.
 #
@@ -76,7 +75,7 @@ def static_points(elf: ELFFile) -> Iterator[StaticPoint]:
         )
 
 
-_SHOWN_POINTS = 8
+_SHOWN_POINTS, _SHOWN_MANGLED = 8, 3
 _IFUNC = "STT_LOOS"  # pyelftools' name for STT_GNU_IFUNC
 _FUNCTIONS = ("STT_FUNC", _IFUNC)
 _HIDDEN = 1 << 15  # VERSYM_HIDDEN: a superseded version of the symbol
@@ -84,12 +83,17 @@ _HIDDEN = 1 << 15  # VERSYM_HIDDEN: a superseded version of the symbol
 
 @dataclass(frozen=True)
 class ProgramPlace:
-    """An instruction: its address, file offset and up to 16 bytes; and a static point's ``semaphore``, or 0."""
+    """An instruction: its address, file offset and up to 16 bytes; and a static point's ``semaphore``, or 0.
+
+    Where it ``is_relative`` the address is from where the file is loaded. ``is_program``: the file names a loader.
+    """
 
     address: int
     file_offset: int
     code: bytes
     semaphore: int = 0
+    is_relative: bool = False
+    is_program: bool = False
 
 
 def find_in_program(program: Path, symbol: str, offset: int) -> ProgramPlace:
@@ -107,6 +111,19 @@ def find_in_library(library: Path, name: str, symbol: str, offset: int) -> Progr
         return _find(elf, name, symbol, offset)
 
 
+def find_in_image(image_file: ImageFile, symbol: str, offset: int) -> ProgramPlace:
+    """The same in a program or library of an image. Raises BuildError, for a 32-bit one, too."""
+    name = Path(image_file.path).name
+    with _read(image_file.file, name) as elf:
+        if elf.elfclass != 64:
+            what = f"{image_file.path} is a 32-bit file, and probes are in those of 64-bit programs"
+            raise BuildError(what, hint="name the 64-bit one")
+        is_program = any(segment["p_type"] == "PT_INTERP" for segment in elf.iter_segments())
+        is_relative = elf["e_type"] != "ET_EXEC"
+        place = _find(elf, name, symbol, offset)
+        return replace(place, is_relative=is_relative, is_program=is_program or not is_relative)
+
+
 @contextlib.contextmanager
 def _read(file: Path, name: str) -> Iterator[ELFFile]:
     try:
@@ -119,6 +136,8 @@ def _read(file: Path, name: str) -> Iterator[ELFFile]:
 
 
 def _find(elf: ELFFile, name: str, symbol: str, offset: int) -> ProgramPlace:
+    if "::" in symbol:
+        raise _not_mangled(elf, name, symbol)
     if ":" in symbol:
         return _static_place(elf, name, symbol)
     functions = _functions(elf)
@@ -157,10 +176,22 @@ def _not_found(elf: ELFFile, name: str, symbol: str, functions: Mapping[str, _Fu
             hint=f"name the library: LIBRARY:{symbol}",
         )
     alike = difflib.get_close_matches(symbol, functions, n=3, cutoff=0.5)
-    return BuildError(
-        f"{name} has no function {symbol}; the compiler may have inlined it",
-        hint=f"did you mean {', '.join(alike)}" if alike else "__attribute__((noinline)) keeps a function",
-    )
+    is_stripped = elf.get_section_by_name(".symtab") is None
+    why = "it is stripped, so only what it exports has a name" if is_stripped else "the compiler may have inlined it"
+    keeps = "name one that it exports" if is_stripped else "__attribute__((noinline)) keeps a function"
+    hint = f"did you mean {', '.join(described(alike))}" if alike else keeps
+    return BuildError(f"{name} has no function {symbol}; {why}", hint=hint)
+
+
+def _not_mangled(elf: ELFFile, name: str, symbol: str) -> BuildError:
+    """The error for a name as C++ and Rust have it in sources: symbols have it mangled."""
+    last = symbol.rpartition("::")[2].partition("(")[0]
+    readable = demangled(function for function in _functions(elf) if last in function)
+    alike = [function for function, text in readable.items() if text.startswith(symbol.partition("(")[0])]
+    alike = alike or [function for function, text in readable.items() if last in text]
+    what = f"{name} has no symbol {symbol}: functions of C++ and Rust are named by their mangled names"
+    hint = f"did you mean {', '.join(described(alike[:_SHOWN_MANGLED]))}" if alike else f"none of {name} is like it"
+    return BuildError(what, hint=hint)
 
 
 @dataclass(frozen=True)
@@ -236,7 +267,12 @@ def _static_place(elf: ELFFile, file: str, name: str) -> ProgramPlace:
     matches = list({point.address: point for point in points if point.name == name}.values())
     if not matches:
         names = sorted({point.name for point in points})
-        known = f"it has {', '.join(names[:_SHOWN_POINTS])}" if names else "USDT() of usdt.h makes one"
+        alike = difflib.get_close_matches(name, names, n=3)
+        known = (
+            f"it has {', '.join(names[:_SHOWN_POINTS])}" if names else "it has none at all; USDT() of usdt.h makes one"
+        )
+        if alike:
+            known = f"did you mean {', '.join(alike)}"
         raise BuildError(f"{file} has no static probe point {name}", hint=known)
     if len(matches) > 1:
         what = f"{file} has the static probe point {name} at {len(matches)} places, and only one can be probed"
@@ -257,9 +293,6 @@ def _place_at(elf: ELFFile, address: int, name: str, size: int = 16) -> ProgramP
         if segment["p_flags"] & P_FLAGS.PF_X and 0 <= into < segment["p_filesz"]:
             return ProgramPlace(address, segment["p_offset"] + into, segment.data()[into : into + size])
     raise BuildError(f"{name} is in no segment that is executed")
-
-
-_FILE = re.compile(r"^f [0-7]+ \d+:\d+ (\d{1,15}) \./(\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -301,35 +334,20 @@ def library_of_image(context: BuildContext, arch: Arch, image: Image, name: str)
     """An image's own library. Raises BuildError if the image has none called ``name``, HostError."""
     path = library_path((image.squashfs.parent / FILES).read_text(), arch, name, image.recipe.name)
 
-    def build(target: Path) -> None:
-        check_installed("image-packages.txt", "reading a library out of an image")
-        tree = target.with_name("tree")
-        argv = ["unsquashfs", "-quiet", "-no-progress", "-no-xattrs", "-dest", str(tree)]
-        finished = run([*argv, str(image.squashfs), path], time_limit=120)
-        if finished.status != 0 or not (tree / path).is_file():
-            raise BuildError(f"{path} cannot be read out of image {image.recipe.name}", detail=finished.complaint())
-        (tree / path).rename(target)
-
-    inputs = {"image": image.key, "path": path}
-    file = context.cache.obtain_file("workloads", inputs, f"{name} of {image.recipe.name}", name, build)
-    return SharedLibrary(name, file, f"/{path}", is_brought=False)
+    return SharedLibrary(name, read_out(context, image, path), f"/{path}", is_brought=False)
 
 
 def library_path(record: str, arch: Arch, name: str, image: str) -> str:
     """A library's path in an image, with links resolved; ``record`` lists the image's files. Raises BuildError."""
-    sizes = {path: int(size) for size, path in _FILE.findall(record)}
-    links = dict(re.findall(r"^l [0-7]+ \d+:\d+ \./(\S+) (\S+)$", record, re.MULTILINE))
-    folders = ARCHITECTURES[arch].library_folders
+    tree, folders = TreeRecord.of(record), ARCHITECTURES[arch].library_folders
     for folder in folders:
-        path = f"{folder}/{name}"
-        for _ in range(4):
-            path = posixpath.normpath(posixpath.join(posixpath.dirname(path), links[path])) if path in links else path
-        if path not in sizes:
+        path = tree.resolved(f"{folder}/{name}")
+        if path is None:
             continue
-        if sizes[path] > LARGEST:
+        if tree.sizes[path] > LARGEST:
             raise BuildError(f"{path} of image {image} is larger than {LARGEST >> 20} MiB")
         return path
-    parts = (path.rpartition("/") for path in (*sizes, *links))
+    parts = (path.rpartition("/") for path in (*tree.sizes, *tree.links))
     names = {name for folder, _, name in parts if folder in folders and re.fullmatch(LIBRARY_NAME, name)}
     alike = difflib.get_close_matches(name, names, n=3)
     hint = f"did you mean {', '.join(alike)}" if alike else "a recipe of your own can add the package that has it"

@@ -18,6 +18,8 @@ from orchestrator.paths import data_dir, user_path
 from orchestrator.program import PROGRAM
 
 SUFFIX = ".yaml"
+DEFAULT_IMAGE = "debian-amd64"
+"""The image of commands and libraries, where none is named."""
 SMALLEST, LARGEST = 512 << 20, 64 << 30
 """Limits of a file system's size, in bytes."""
 

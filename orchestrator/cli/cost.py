@@ -54,6 +54,10 @@ def cost(
     workload: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Calls of your own: a C file with a function workload().")
     ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option("--run", metavar="COMMAND", help="A command of the image that passes probes in user space."),
+    ] = None,
     hits: Annotated[int, typer.Option(min=1, metavar="N", help="With --workload: hits of one call.")] = 1,
     point: Annotated[str | None, typer.Option(metavar="POINT", help="The function where the probe is.")] = None,
     function: Annotated[
@@ -61,7 +65,8 @@ def cost(
     ] = None,
     cpu: Annotated[str, typer.Option(help="CPU model.", autocompletion=options.cpus)] = DEFAULT_CPU,
     image: Annotated[
-        str | None, typer.Option(metavar="IMAGE", help="The image that has the tool, or bpftrace; see: build images.")
+        str | None,
+        typer.Option(metavar="IMAGE", help="The image with the tool, bpftrace, command or library: build images."),
     ] = None,
     at_most: Annotated[
         str | None,
@@ -118,7 +123,7 @@ def cost(
 
     Exits with 1 if a cost could not be measured or exceeds what is allowed.
     """
-    options.check_one({"--call": call is not None, "--workload": workload is not None})
+    options.check_one({"--call": call is not None, "--workload": workload is not None, "--run": run is not None})
     options.check_one({"--at-most": at_most is not None, "--budget": budget is not None})
     if hits != 1 and workload is None:
         raise UsageError("is of calls of your own only", where="--hits", hint="name them: --workload FILE.c")
@@ -130,7 +135,7 @@ def cost(
     request = CostRequest(
         names,
         [of_tree or DEFAULT_KERNEL] if on is None else on.split(","),
-        NamedCalls(call, None if workload is None else user_path(str(workload)), point, hits),
+        NamedCalls(call, None if workload is None else user_path(str(workload)), point, hits, run),
         cpu,
         at_most,
         {} if budget is None else read_budgets(budget).plain(),

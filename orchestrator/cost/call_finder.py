@@ -12,12 +12,16 @@ from pathlib import Path
 from pydantic_core import PydanticCustomError
 
 from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.image_files import is_library_name
 from orchestrator.artifacts.kernel_events import events
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import missing_module_reason
 from orchestrator.artifacts.user_programs import compiled_workload
+from orchestrator.benchmarks.calls.benchmarks import COUNTED_BENCHMARK
+from orchestrator.benchmarks.calls.call_benchmark import checked_run
 from orchestrator.benchmarks.calls.call_programs import Calls, user_function
 from orchestrator.catalog.data import existing_file, unknown
+from orchestrator.catalog.image_recipes import DEFAULT_IMAGE
 from orchestrator.catalog.probes import CALL_PREFIX, is_one_liner, probe_in_catalogue
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.catalog.tools import ToolCommand
@@ -38,31 +42,39 @@ from orchestrator.cost.line import CostLine
 from orchestrator.cost.subjects import ANY_FUNCTION, AttachPlace, Subject
 from orchestrator.cost.tool_calls import tool_calls
 from orchestrator.cost.unreached import without_function, without_tracepoint
+from orchestrator.cost.user_places import UserPlaces, linked
 from orchestrator.errors import EvidenceError, UsageError
 from orchestrator.experiment.fields import point
 from orchestrator.plain_text import shown
+from orchestrator.probes.point import PROGRAM as PROGRAM_FILE
 from orchestrator.probes.point import Point
 from orchestrator.program import PROGRAM
 
 _SHOWN = 6
 _CALLS = {"calls": 1000, "repeats": 2}
+_RUNS = 3
+"""Runs of a command: each proves its hits by itself."""
+_CALLS_HINT = f"name a call that does: --call CALL, or --workload FILE.c; all calls: {PROGRAM} list calls"
 
 
 @dataclass(frozen=True)
 class NamedCalls:
     """The calls that the user named: one of the table or a system call, or a ``workload``, and a ``point``.
 
-    A call of the user's passes the point ``hits`` times. Raises UsageError for what does not go together.
+    A call of the user's passes the point ``hits`` times. ``run`` is a command of an image in place of calls.
+    Raises UsageError for what does not go together.
     """
 
     call: str | None = None
     workload: Path | None = None
     point: str | None = None
     hits: int = 1
+    run: str | None = None
 
     def __post_init__(self) -> None:
-        if self.call is not None and self.workload is not None:
-            raise UsageError("call and workload exclude each other", hint="name one of them")
+        named = [name for name in ("call", "workload", "run") if getattr(self, name) is not None]
+        if len(named) > 1:
+            raise UsageError(f"{' and '.join(named)} exclude each other", hint="name one of them")
         if self.hits != 1 and self.workload is None:
             raise UsageError("is of calls of your own only", where="hits", hint="name them: workload")
 
@@ -74,11 +86,23 @@ class NamedCalls:
             raise UsageError(unknown("call", self.call, names), where="--call", hint=hint)
         if self.workload is not None:
             find_workload(str(existing_file(str(self.workload), (".c",))))
+        if self.run is not None:
+            try:
+                checked_run(self.run)
+            except PydanticCustomError as error:
+                raise UsageError(error.message(), where="--run") from None
         if self.point is not None:
             try:
                 point(self.point)
             except PydanticCustomError as error:
                 raise UsageError(error.message(), where="--point") from None
+
+
+def _user_point(text: str) -> AttachPlace | None:
+    """A point that the user names; None for one of the kernel or a module of its own."""
+    file, _, symbol = text.partition(":")
+    is_in_file = file == PROGRAM_FILE or file.startswith("/") or is_library_name(file)
+    return AttachPlace(is_in_program=True, file=file, symbol=symbol) if symbol and is_in_file else None
 
 
 @dataclass
@@ -149,6 +173,11 @@ class CallFinder:
     def line(self, subject: Subject) -> CostLine:
         """Raises UsageError for a subject that no known call reaches, and that the user names none for."""
         place = self._place(subject)
+        if place.is_in_program:
+            return self._in_user_space(subject, place)
+        if self.given.run is not None:
+            what = "it is in the kernel, and what a command adds there is not counted by hits"
+            raise UsageError(what, where=subject.title, hint=_CALLS_HINT)
         if self.given.workload is not None:
             return self._by_workload(subject, place, self.given.workload)
         if self.given.call is not None:
@@ -161,8 +190,7 @@ class CallFinder:
         if place.system_call is None and place.event is not None:
             return self._by_event(subject, place.event)
         if place.system_call is None:
-            hint = f"name a call that does: --call CALL, or --workload FILE.c; all calls: {PROGRAM} list calls"
-            raise UsageError("which call hits it is not known", where=subject.title, hint=hint)
+            raise UsageError("which call hits it is not known", where=subject.title, hint=_CALLS_HINT)
         call = reaching_system_call(place.system_call)
         if call is None:
             with_zeros = f"make it with zeros as arguments: --call {place.system_call}, or "
@@ -235,9 +263,11 @@ class CallFinder:
         lacks = lacking(self.kernel, place)
         if lacks is not None:
             raise UsageError(lacks, where=subject.title)
-        if place.is_in_program and (self.given.workload is None or ":" not in (self.given.point or "")):
-            hint = "name the program's source and its function: --workload FILE.c --point program:FUNCTION"
-            raise UsageError("it is in the program that makes the calls", where=subject.title, hint=hint)
+        in_user_space = None if self.given.point is None else _user_point(self.given.point)
+        if in_user_space is not None:
+            return in_user_space
+        if place.is_in_program:
+            return place if self.given.point is None else AttachPlace(is_in_program=True)
         names_calls = self.given.call is not None or self.given.workload is not None
         if self.given.point is not None:  # an offset does not decide which calls enter the function
             return self._given_point
@@ -256,6 +286,23 @@ class CallFinder:
             hint = "of a module without a probe its own functions are measured: leave out --point"
             raise UsageError(lacks, where="--point", hint=hint if self.given.workload is not None else "")
         return place
+
+    def _in_user_space(self, subject: Subject, place: AttachPlace) -> CostLine:
+        image = replace(CostLine(subject, None, {}), named_image=self.image).image or self.image or DEFAULT_IMAGE
+        places = UserPlaces(self.context, self.kernel, image)
+        if self.given.run is not None:
+            there = places.in_command(subject, place)
+            benchmark: Mapping[str, object] = {"name": COUNTED_BENCHMARK, "run": self.given.run, "repeats": _RUNS}
+            return CostLine(subject, there.point, benchmark, (self.kernel.spec.argument,), in_image=there.image)
+        if self.given.workload is None and place.symbol is not None:
+            hint = "name calls that pass it: --workload FILE.c, or a command of the image: --run 'COMMAND'"
+            what = "it is in user space, and which program passes it is not known"
+            raise UsageError(what, where=subject.title, hint=hint)
+        there = places.in_workload(subject, place)  # which says what a place without a name needs
+        hits = {} if self.given.hits == 1 else {"hits": self.given.hits}
+        benchmark = {"name": "workload", "file": str(self.given.workload), **linked(there.libraries), **hits}
+        line = self._line(subject, there.point, benchmark)
+        return replace(line, point=there.point, in_image=there.image)
 
     def _by_workload(self, subject: Subject, place: AttachPlace, file: Path) -> CostLine:
         at = place.function or (self._wrapper(place.system_call) if place.system_call else None)
@@ -325,7 +372,9 @@ class CallFinder:
 
     def _line(self, subject: Subject, point: str, benchmark: Mapping[str, object]) -> CostLine:
         amounts = {key: amount for key, amount in _CALLS.items() if key not in benchmark}
-        return CostLine(subject, self.given.point or point, {**benchmark, **amounts}, (self.kernel.spec.argument,))
+        kernels = (self.kernel.spec.argument,)
+        every = {**benchmark, **amounts}
+        return CostLine(subject, self.given.point or point, every, kernels)
 
     def _unreached(self, function: str, why: str) -> UsageError:
         alike = self._nearest(function, lambda table: table.functions)

@@ -21,6 +21,9 @@ from orchestrator.errors import UsageError
 from orchestrator.experiment.plan import Plan
 from orchestrator.results.budgets import Budget, BudgetError
 
+_LIMIT_OF_RUNS = 1800
+"""Seconds for a cell of a command's runs: those of Python took two minutes on a host that shared its processors."""
+
 
 def check_names(lines: Iterable[CostLine]) -> None:
     """Raises UsageError for two files of one name: an experiment's row has its file's."""
@@ -41,7 +44,7 @@ def experiment_content(
         "name": name,
         "kernels": list(kernels),
         "machines": [{"cpu": cpu, "memory": MEMORY}],
-        "profile": ["symbols"],
+        **({"time_limit": _LIMIT_OF_RUNS} if any(line.is_of_runs for line in lines) else {"profile": ["symbols"]}),
         **(next(iter(contents.values())) if len(contents) == 1 else {"tables": contents}),
         **({"budgets": dict(budgets)} if budgets else {}),
     }
@@ -89,12 +92,17 @@ def _table(lines: Sequence[CostLine], kernels: Sequence[str]) -> Mapping[str, ob
 
 
 def _table_name(lines: Sequence[CostLine], tables: Iterable[TableKey]) -> str:
-    keys = list(tables)
-    point, _, image, _ = key = lines[0].table
-    suffix = "" if image is None else image.removeprefix("debian-amd64")
-    name = re.sub("[^a-z0-9]+", "-", str(point).lower()).strip("-")[:40] + suffix
-    alike = [table for table in keys if (table[0], table[2]) == (point, image)]
+    key = lines[0].table
+    name = _name_of_place(key)
+    alike = [table for table in tables if _name_of_place(table) == name]
     return name if len(alike) == 1 else f"{name}-{alike.index(key) + 1}"
+
+
+def _name_of_place(table: TableKey) -> str:
+    """What tables of one point, or of points that are cut alike, are called."""
+    point, _, image, _ = table
+    suffix = "" if image is None or "/" in image else image.removeprefix("debian-amd64")
+    return re.sub("[^a-z0-9]+", "-", str(point).rpartition("/")[2].lower()).strip("-")[:40] + suffix
 
 
 _MOST_OF_HIT = 10**9

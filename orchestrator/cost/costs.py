@@ -53,9 +53,9 @@ class Cost:
 
     ``new`` says why there was nothing to compare it with, ``unknown`` why what there was has no number.
     ``own_function`` is a function of a module without a probe: a hit is its execution, as nothing is known of calls
-    without it; ``own_before`` is the function in the reference, ``own_budget`` what a hit may take.
-    ``no_baseline`` says why calls without it have no number, where this leaves no cost. ``programs`` are those of a
-    tool.
+    without it; ``own_before`` is the function in the reference. ``own_budget`` is what its hit may take, or a hit of a
+    command's runs, of which nobody knows before how many they have. ``no_baseline`` says why calls without it have no
+    number, where this leaves no cost. ``programs`` are those of a tool.
     """
 
     subject: Subject
@@ -147,7 +147,15 @@ class Cost:
             return ()
         if self.own_function is not None:
             return self._exceeded_by_function(self.own_function)
+        if self.own_budget is not None:
+            return self._exceeded_by_hit(self.own_budget)
         return () if self.change is None else self.change.exceeded
+
+    def _exceeded_by_hit(self, budget: Budget) -> Sequence[str]:
+        hit, most, unit = self.hit, budget.most, self.cell.unit
+        if hit is None or most is None or hit <= most:
+            return ()
+        return [f"a hit of {self.subject.title} takes {figure(hit, unit)} {unit}, allowed {budget}"]
 
     def _exceeded_by_function(self, function: OwnFunction) -> Sequence[str]:
         budget, before, unit = self.own_budget, self.own_before, self.cell.unit
@@ -169,7 +177,7 @@ class Cost:
     @property
     def allowed(self) -> str:
         """The budgets that the user has given it, of a hit as far as they are not percentages."""
-        if self.own_function is not None:
+        if self.own_function is not None or self.own_budget is not None:
             return "" if self.own_budget is None or self.own_budget == Budget() else str(self.own_budget)
         budgeted = () if self.change is None else self.change.budgeted
         return ", ".join(str(figure.budget.times(Fraction(1, self.of_call))) for figure in budgeted if figure.is_own)

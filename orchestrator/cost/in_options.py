@@ -9,7 +9,8 @@ _SAVED = "print the experiment (--print), save it, run it with"
 _KEYS = (
     (re.compile(r"(?:set )?points: \[['\"]?(\.\.\.|[^]'\"]+)['\"]?\]"), lambda match: f"--point {_point(match[1])}"),
     (re.compile(r"set hits: (\d+)"), lambda match: f"name them by --workload FILE.c --hits {match[1]}"),
-    (re.compile(r"set ((?:image|memory): \S+?)(?=[,;]|$)", re.MULTILINE), lambda match: f"{_SAVED} {match[1]}"),
+    (re.compile(r"set image: (\S+?)(?=[,;]|$)", re.MULTILINE), lambda match: f"--image {match[1]}"),
+    (re.compile(r"set (memory: \S+?)(?=[,;]|$)", re.MULTILINE), lambda match: f"{_SAVED} {match[1]}"),
     (re.compile(r"benchmark: (\{calls: \d+, repeats: \d+\})"), lambda match: f"{_SAVED} benchmark: {match[1]}"),
 )
 

@@ -25,7 +25,7 @@ class CostLine:
     """A subject, its point, and the benchmark that reaches it on ``kernels``: equal ones share a table.
 
     ``cells`` has the id of its cell for each kernel, once they are planned. One that ``is_anywhere`` is a module whose
-    point is not known: that its functions are entered proves its hits.
+    point is not known: that its functions are entered proves its hits. ``in_image`` is the image that the calls need.
     """
 
     subject: Subject
@@ -34,6 +34,7 @@ class CostLine:
     kernels: tuple[str, ...] = ()
     is_anywhere: bool = False
     named_image: str | None = None
+    in_image: str | None = None
     cells: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
@@ -51,8 +52,10 @@ class CostLine:
     def image(self) -> str | None:
         """The image that has a tool, or whose bpftrace takes a program; None for what needs none.
 
-        The user's ``named_image`` comes first.
+        The user's ``named_image`` comes first, and the one that the calls need ``in_image`` before it.
         """
+        if self.in_image is not None:
+            return self.in_image
         row, command = self.subject.row, self.subject.command
         if not is_one_liner(row) and command is None:
             return None
@@ -63,6 +66,11 @@ class CostLine:
         if command is not None and not is_one_liner(row):
             return None if command.is_static else TOOLS_IMAGE
         return NEWER_IMAGE if needs_newer(row.removeprefix(PREFIX)) else IMAGE
+
+    @property
+    def is_of_runs(self) -> bool:
+        """Whether runs of a command are measured, which have as many hits as they have."""
+        return "run" in self.benchmark
 
     @property
     def table(self) -> TableKey:

@@ -99,6 +99,22 @@ class CostRequest:
             raise UsageError("is one of a module that calls of yours enter", where="--function", hint=hint)
         if self.at_most is not None:
             self._of_hit(self.at_most)
+        if self.calls.run is not None:
+            self._check_run()
+
+    def _check_run(self) -> None:
+        """Raise UsageError for what a command's runs do not have: they vary, and with them the number of hits."""
+        hint = "give a hit a limit: --at-most 2000"
+        if self.against is not None or self.budgets:
+            where = "--against" if self.against is not None else "--budget"
+            raise UsageError(
+                "is of calls, and runs of a command have as many hits as they have", where=where, hint=hint
+            )
+
+    @property
+    def of_run(self) -> Budget | None:
+        """The budget of a hit of a command's runs."""
+        return None if self.calls.run is None or self.at_most is None else self._of_hit(self.at_most)
 
     def lines(self, context: BuildContext, kernels: Sequence[str]) -> tuple[list[CostLine], Sequence[UnreachedSubject]]:
         """The lines on these kernels, and why others are missing: no call reaches the subject on a kernel.
@@ -125,6 +141,8 @@ class CostRequest:
 
     def budgets_of(self, lines: Sequence[CostLine]) -> Mapping[str, object]:
         """The budgets of the lines: the user's, or else no growth against what they are compared with."""
+        if self.calls.run is not None:
+            return {}
         if self.at_most is not None:
             return allowed(lines, self._of_hit(self.at_most))
         return self.budgets or (_GROWTH if self.against is not None else {})

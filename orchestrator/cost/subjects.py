@@ -63,8 +63,9 @@ class AttachPlace:
     """Where something is attached: at a ``function``, at a ``system_call``'s entry or exit, at another ``event``.
 
     They are names or patterns; an event is ``SYSTEM:NAME``, or ``NAME`` of a raw tracepoint. ``offset`` is in bytes
-    from a function's symbol. Nothing is known of a module. What ``is_in_program`` is in the one that makes the calls.
-    ``wrong`` says why what is written is nowhere.
+    from a function's symbol. Nothing is known of a module. What ``is_in_program`` is in user space: ``file`` is a path
+    in the guest, or the name of a library or program, and ``symbol`` a FUNCTION, FUNCTION+BYTES or PROVIDER:NAME, as
+    far as they are written. ``wrong`` says why what is written is nowhere.
     """
 
     function: str | None = None
@@ -73,6 +74,8 @@ class AttachPlace:
     offset: int | None = None
     is_in_program: bool = False
     wrong: str = ""
+    file: str | None = None
+    symbol: str | None = None
 
 
 @dataclass(frozen=True)
@@ -122,13 +125,19 @@ def _mechanism(section: str) -> str | None:
 
 def place_of_section(text: str) -> AttachPlace | None:
     """Where libbpf attaches a program of this section; None for one that it does not attach by itself: ``kprobe``."""
-    if user_section(text) is not None:  # the point says where
-        return AttachPlace(is_in_program=True)
     section = Section.of(text)
+    if user_section(text) is not None:
+        return _in_file(section.target)
     if section.word is None:
         guess = nearest_section(text)
         return AttachPlace(wrong=f"libbpf has no section {text}{f'; did you mean {guess}?' if guess else ''}")
     return None if _mechanism(text) is None or not section.target else _named_place(text, section.word, section.target)
+
+
+def _in_file(target: str) -> AttachPlace:
+    """The place ``FILE:SYMBOL`` in user space; without one the point says where it is."""
+    file, _, symbol = target.partition(":")
+    return AttachPlace(is_in_program=True, file=file or None, symbol=symbol or None)
 
 
 def _named_place(text: str, word: SectionWord, target: str) -> AttachPlace:
@@ -171,7 +180,8 @@ def place_of_one_liner(text: str) -> AttachPlace:
             return AttachPlace(function=point.function, offset=point.offset)
         if point.event is not None:
             return _at_event(point.event)
-    return AttachPlace(is_in_program=any(point.kind in IN_PROGRAMS for point in points))
+    in_programs = [point for point in points if point.kind in IN_PROGRAMS]
+    return _in_file(":".join(in_programs[0].parts)) if in_programs else AttachPlace()
 
 
 def _only_place(text: str) -> AttachPlace:

@@ -45,7 +45,7 @@ DEFAULT = "default"
 NO_OPTIONS = "{}"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
-_FILE = rf"(?:{PROGRAM}|{LIBRARY_NAME}):"
+_FILE = rf"(?:{PROGRAM}|{LIBRARY_NAME}|(?:/[A-Za-z0-9_+-][A-Za-z0-9_.+-]{{0,63}}){{1,12}}):"
 _POINT = re.compile(
     rf"((?:{_FILE})?[A-Za-z_][A-Za-z0-9_.]{{0,127}})(?:\+(0x[0-9a-fA-F]{{1,6}}|0|[1-9][0-9]{{0,6}}))?"
     rf"|{_FILE}[A-Za-z_][A-Za-z0-9_]{{0,63}}:[A-Za-z_][A-Za-z0-9_]{{0,127}}"
@@ -322,7 +322,7 @@ def point(value: object) -> object:
     """A function of the kernel, the calling program or a library, or an offset into it.
 
     ``SYMBOL``, ``SYMBOL+BYTES``, ``SYMBOL+*``, ``FILE:SYMBOL``, ``FILE:SYMBOL+BYTES``, ``FILE:PROVIDER:NAME``, where
-    ``FILE`` is ``program`` or a library's name.
+    ``FILE`` is ``program``, a library's name, or the path of a program or library in the image.
     """
     match = _POINT.fullmatch(value) if isinstance(value, str) else None
     if match is None:

@@ -116,7 +116,11 @@ def measured_costs(measurer: Measurer, plan: CostPlan) -> MeasuredCosts:
     reference = None if earlier is None else earlier.reference(plan.lines, after)
     if file is not None:
         reference = by_lines(file, after, plan.lines, ReferenceLines.of_file(file, plan.before, plan.missed), after)
-    return MeasuredCosts(judged(plan.lines, after, reference, plan.request.function), plan.missed, after, reference)
+    costs = judged(plan.lines, after, reference, plan.request.function)
+    of_run = plan.request.of_run
+    if of_run is not None:
+        costs = [replace(cost, own_budget=of_run) for cost in costs]
+    return MeasuredCosts(costs, plan.missed, after, reference)
 
 
 def _reference_file(request: CostRequest) -> str | None:

@@ -199,6 +199,13 @@ class Attachment(ABC):
         """Parameters of the cell that only the armed probe knows."""
         return {}
 
+    def runs_among(self, executed: Mapping[int, int]) -> int | None:
+        """Hits by how often the instructions at addresses of generated code were executed; None where it has none.
+
+        Raises EvidenceError where programs of one probe ran unequally often.
+        """
+        return None
+
     def learn(self, executed: Mapping[int, int], calls: int) -> None:
         """Learn how often ``calls``, as they are timed, executed the instructions at addresses of generated code."""
         del executed, calls

@@ -158,8 +158,7 @@ class _Group:
     def learn(self, executed: Mapping[int, int], calls: int) -> None:
         """Learn the ``timed`` hits from how often ``calls`` executed the instructions at addresses; None if unequal."""
         program, info = self.programs[0], self.programs[0].program.info()
-        code = {address: times for address, times in executed.items() if 0 <= address - info.code < info.jited}
-        runs = code[min(code)] if code else 0  # kernels with IBT or CFI may call it behind its first instruction
+        code, runs = info.executed_in(executed), info.runs_among(executed)
         hits, rest = divmod(runs, calls * program.runs_per_hit)
         self.timed = None if rest else hits
         self.is_uniform = not runs or all(times % runs == 0 for times in code.values())

@@ -115,6 +115,15 @@ class ProgramInfo(NamedTuple):
     translated: int
     verified: int
 
+    def executed_in(self, executed: Mapping[int, int]) -> Mapping[int, int]:
+        """What the program's own code has of how often instructions at addresses were executed."""
+        return {address: times for address, times in executed.items() if 0 <= address - self.code < self.jited}
+
+    def runs_among(self, executed: Mapping[int, int]) -> int:
+        """How often it was run. Kernels with IBT or CFI may call it behind its first instruction."""
+        code = self.executed_in(executed)
+        return code[min(code)] if code else 0
+
 
 class BpfEvent(NamedTuple):
     """An event of the ring: guest nanoseconds, the thread's ID, and the context's arguments."""

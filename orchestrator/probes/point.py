@@ -26,9 +26,10 @@ PROGRAM = "program"
 class Point:
     """A place to probe, as an experiment names it: ``SYMBOL``, ``SYMBOL+BYTES``, ``SYMBOL+*``; ``FILE:`` before it.
 
-    Without a ``file`` it is in the kernel, else in the program that makes the calls or in a library linked with it.
-    ``offset`` is in bytes, None for the function itself; ``is_whole``: each instruction of the function. ``found_by``
-    is the entry of ``points`` that a guest resolved to it, None if the experiment names it.
+    Without a ``file`` it is in the kernel, else in the program that makes the calls or in a library linked with it, or
+    in a program or library of the image, by its path or its library's name. ``offset`` is in bytes, None for the
+    function itself; ``is_whole``: each instruction of the function. ``found_by`` is the entry of ``points`` that a
+    guest resolved to it, None if the experiment names it.
     """
 
     symbol: str
@@ -48,6 +49,11 @@ class Point:
     @property
     def library(self) -> str | None:
         return None if self.file == PROGRAM else self.file
+
+    @property
+    def is_in_path(self) -> bool:
+        """Whether its file is named by a path in the image."""
+        return self.file is not None and self.file.startswith("/")
 
     def __str__(self) -> str:
         offset = "+*" if self.is_whole else "" if self.offset is None else f"+{self.offset:#x}"

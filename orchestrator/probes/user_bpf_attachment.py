@@ -158,6 +158,16 @@ class UserBpfAttachment(PlacedAttachment):
     def written_buffers(self) -> Sequence[str]:
         return self._trial.written_buffers()
 
+    def runs_among(self, executed: Mapping[int, int]) -> int:
+        runs = {
+            program.name: program.program.info().runs_among(executed) // program.runs_per_hit
+            for program in self._programs
+        }
+        if len(set(runs.values())) != 1:
+            named = ", ".join(f"{name} {times} times" for name, times in runs.items())
+            raise EvidenceError(f"a run hits the programs unequally often: {named}", hint="measure each alone")
+        return next(iter(runs.values()))
+
     def learn(self, executed: Mapping[int, int], calls: int) -> None:
         self._hits.learn(executed, calls)
         self._executed = executed

@@ -33,7 +33,8 @@ class UserPoint(ProbePoint):
     """A probe point in a program at a path in the guest; ``file_offset`` is in bytes.
 
     ``semaphore`` is the file offset of the counter that the kernel keeps of a static point's probes, or 0. A point in a
-    ``library`` (a path too) has its address relative to the mapping. ``label`` is the file's name in experiments.
+    ``library`` (a path too) has its address relative to the mapping. ``label`` is the file's name in experiments. One
+    that ``is_preloaded`` is in a library that the ``program`` does not need: the loader maps it all the same.
     """
 
     program: str
@@ -41,6 +42,7 @@ class UserPoint(ProbePoint):
     semaphore: int = 0
     library: str | None = None
     label: str = "program"
+    is_preloaded: bool = False
 
     @property
     def name(self) -> str:
@@ -135,7 +137,9 @@ def observe_program(
     place = ["-a", str(point.address)] if point.library is None else ["-l", point.library]
     try:
         numbers = [str(point.file_offset), str(len(point.original))]
-        said = guest.succeed(["peek", *place, *numbers, point.program]).text
+        # peek itself is static: of its environment the loader of the program that it starts takes the library.
+        environment = ["env", f"LD_PRELOAD={point.library}"] if point.is_preloaded else []
+        said = guest.succeed([*environment, "peek", *place, *numbers, point.program]).text
     except CommandFailed as error:
         raise EvidenceError(f"the bytes at {point.name} cannot be read", detail=error.detail) from None
     match = re.fullmatch(r"process ((?:[0-9a-f]{2}){1,64})\nfile ((?:[0-9a-f]{2}){1,64})\n", said)

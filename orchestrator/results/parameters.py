@@ -85,7 +85,9 @@ BPF_EXECUTED, BPF_CODE = CountParameter("bpf_executed"), CountParameter("bpf_mac
 """How many of a program's machine instructions hits execute, and how many it has."""
 BPF_EXECUTED_LINES, BPF_LINES = CountParameter("bpf_executed_lines"), CountParameter("bpf_lines")
 """The same of the source's lines: those that the verifier has removed the code of are not executed."""
-ABOUT_HITS = (*ABOUT_MAPS, BPF_HITS, BPF_FULL, BPF_LEAVES)
+RUN_HITS, RUN_SEMAPHORE = TextParameter("run_hits"), TextParameter("run_semaphore")
+"""How many hits runs of a command have, and what each takes; that the program does work for a semaphore."""
+ABOUT_HITS = (*ABOUT_MAPS, BPF_HITS, BPF_FULL, BPF_LEAVES, RUN_HITS, RUN_SEMAPHORE)
 BPF_VERIFIED, BPF_INSTRUCTIONS = CountParameter("bpf_verified"), CountParameter("bpf_instructions")
 """Instructions that the verifier has walked, and those of the programs, of all that are attached."""
 BPF_MACHINE_CODE, BPF_STACK = CountParameter("bpf_machine_code_bytes"), CountParameter("bpf_stack_bytes")

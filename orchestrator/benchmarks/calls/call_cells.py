@@ -97,8 +97,8 @@ def _cell(table: CallsTable, place: MatrixRow, point: FoundPoint, handler: Handl
     refusal = point.refusal
     if refusal is None and point.place is not None:
         refusal = refusal_of(kind, point.place)
-    # A cell's id has no colon, because it is part of file names and of URLs.
-    here = (handler, *(() if at is None else (str(at).replace(":", "="),)))
+    # A cell's id has no colon, because it is part of file names and of URLs; a slash divides its parts.
+    here = (handler, *(() if at is None else (str(at).lstrip("/").replace(":", "=").replace("/", "-"),)))
     parameters: dict[str, str | int | None] = {
         CALL: call,
         ARGUMENTS: phrase(json.dumps(arguments, default=dict))

@@ -147,6 +147,7 @@ class CallsTable(ProbedTable):
             why = "" if is_counted else "with a workload of your own, "
             yield Problem(("points",), f"missing; {why}name the functions to probe")
         yield from self._file_conflicts()
+        yield from self._point_conflicts()
         # Only the guest knows whether a user's image has bpftrace.
         may = self.image is not None and ("/" in self.image or "bpftrace" in image_recipe(self.image).packages)
         for index, probe in enumerate(self.probes):
@@ -214,14 +215,37 @@ class CallsTable(ProbedTable):
         if libraries and self.image is None:
             why = "what loads shared libraries is in an image: set image: debian-amd64, or debian-i386"
             yield Problem(where, f"found {', '.join(names)}; {why}")
+
+    def _point_conflicts(self) -> Iterator[Problem]:
         for index, point in enumerate(self.named_points):
-            is_named = self.benchmark.own is not None and not self.benchmark.is_counted
-            if not is_named and point.file is not None:
-                why = "only the program of benchmark 'workload' has functions to name"
-                yield Problem(("points", index), f"found '{point}'; {why}", conflicting=("benchmark", "name"))
-            if point.library is not None and point.library not in names:
-                why = f"the workload is linked with {', '.join(names) or 'no library'}: add it to benchmark.libraries"
-                yield Problem(("points", index), f"found '{point}'; {why}", conflicting=where)
+            check = self._image_point_conflicts if self.benchmark.is_counted else self._workload_point_conflicts
+            yield from check(index, point)
+
+    def _workload_point_conflicts(self, index: int, point: Point) -> Iterator[Problem]:
+        """What is wrong with a point for calls: it is in the kernel, in a C file's program, or in its libraries."""
+        names = [find_library(library).name for library in self.benchmark.libraries or ()]
+        if self.benchmark.own is None and point.file is not None:
+            why = "only the program of benchmark 'workload' has functions to name"
+            yield Problem(("points", index), f"found '{point}'; {why}", conflicting=("benchmark", "name"))
+        if point.is_in_path:
+            why = "a C file calls libraries, by their names, such as libc.so.6:malloc"
+            yield Problem(("points", index), f"found '{point}'; {why}", conflicting=("benchmark", "name"))
+        elif point.library is not None and point.library not in names:
+            why = f"the workload is linked with {', '.join(names) or 'no library'}: add it to benchmark.libraries"
+            yield Problem(("points", index), f"found '{point}'; {why}", conflicting=("benchmark", "libraries"))
+
+    def _image_point_conflicts(self, index: int, point: Point) -> Iterator[Problem]:
+        """What is wrong with a point for runs of a program: it is in the kernel, or in a file of the image."""
+        where = ("points", index)
+        if point.file is not None and point.library is None:
+            why = f"benchmark '{COUNTED_BENCHMARK}' names programs by their paths in the image, such as /bin/cat:main"
+            yield Problem(where, f"found '{point}'; {why}", conflicting=("benchmark", "name"))
+        elif point.file is not None and (self.image is None or is_user_disk(self.image)):
+            why = "its file is looked for in an image of the lab or a recipe: set image: debian-amd64"
+            yield Problem(where, f"found '{point}'; {why}", conflicting=("image",))
+        elif point.file is not None and self.benchmark.file is not None:
+            why = "points in user space are of commands (run)"
+            yield Problem(where, f"found '{point}'; {why}", conflicting=("benchmark", "file"))
 
     def _counted_conflicts(self) -> Iterator[Problem]:
         whole = self.whole_functions

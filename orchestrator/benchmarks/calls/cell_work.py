@@ -181,7 +181,7 @@ class PointObservations:
     extras that were disabled. ``watched`` are the results of the system calls that a user's function makes.
     ``timed_in`` is the cell of the same guest that timed the same calls without a probe; None where this cell did.
     ``entered`` are the functions of a module whose entries prove the hits, ``programs`` those of a tool, with their
-    runs.
+    runs. ``hits_per_call`` is known of a command's run alone; the workload knows those of calls.
     """
 
     point: ProbePoint
@@ -198,6 +198,7 @@ class PointObservations:
     entered: Sequence[str] = ()
     watched: Mapping[str, CallResults] = field(default_factory=dict)
     programs: Sequence[ProgramRuns] = ()
+    hits_per_call: int | None = None
 
 
 @dataclass(frozen=True)

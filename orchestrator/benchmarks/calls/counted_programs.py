@@ -18,15 +18,17 @@ from orchestrator.benchmarks.calls.cell_work import (
     armed_probe,
     without_skips,
 )
+from orchestrator.benchmarks.calls.counted_user_hits import HitsOfRun, UserHits, check_hits, check_plain
 from orchestrator.benchmarks.calls.samples import Figures, run_figures
 from orchestrator.benchmarks.calls.whole_programs import WholeProgram
 from orchestrator.errors import EvidenceError, NotEntered
 from orchestrator.probes.attachment import Attachment, Called
 from orchestrator.probes.evidence import check_traps
+from orchestrator.probes.user_point import UserPoint
 from orchestrator.profile.counted.counter import Counter as ProfileCounter
 from orchestrator.profile.counted.counter import stored
 from orchestrator.profile.counted.counts import Region
-from orchestrator.profile.counted.kernel_entries import RunCounts, counted_runs, run_counts
+from orchestrator.profile.counted.kernel_entries import RunCounts, counted_runs, entered_parts, median_run, run_counts
 from orchestrator.profile.counted.timed_work import CountedWork
 from orchestrator.results.contract import ProfileEvidence
 from orchestrator.run.guest_checks import check_clocksource
@@ -58,7 +60,21 @@ class _CountedGuest:
     def plain_runs(self, runs: int) -> Sequence[RunCounts]:
         # Places are of the modules that are loaded now.
         places = ProfileCounter(self.work.ready.guest, self.work.ready.symbols).places()
-        return run_counts(self.runs(runs).regions, places)
+        regions = self.runs(runs).regions
+        if isinstance(self.work.point, UserPoint):
+            check_plain([entered_parts(run, places) for run in regions])
+        return run_counts(regions, places)
+
+    def hits_of(self, regions: Sequence[Region], attachment: Attachment) -> Sequence[HitsOfRun]:
+        """The hits of runs at a point in user space. Raises EvidenceError, NotEntered."""
+        places, runs = self.counter.places(), list[HitsOfRun]()
+        for region, counts in zip(regions, run_counts(regions, places), strict=True):
+            entered, hits = entered_parts(region, places), attachment.runs_among(region.executed())
+            if hits is None:  # an event's, which is no program: its traps
+                hits = entered["exception", "int3"] // (self.work.kind.int3_per_hit or 1)
+            runs.append(HitsOfRun(hits, entered, counts))
+        check_hits(runs)
+        return runs
 
     def counted_hits(self, attachment: Attachment) -> tuple[Region, int, Sequence[str]]:
         """A run, and all hits of a handler that counts them. Raises HitSkipped.
@@ -106,6 +122,8 @@ def probed_runs(work: CellContext, program: WholeProgram) -> tuple[Figures, Poin
     EvidenceError, NotEntered where the program never enters the point.
     """
     guest = _CountedGuest(work, program)
+    if isinstance(work.point, UserPoint):
+        return _user_runs(guest, work.point)
     around = (work.cell.repeats + 1) // 2
     plain = guest.plain_runs(around)
     with armed_probe(work) as armed:
@@ -129,3 +147,36 @@ def probed_runs(work: CellContext, program: WholeProgram) -> tuple[Figures, Poin
     runs = counted_runs(counted.regions, places, [*plain, *guest.plain_runs(around)])
     profile = profile.model_copy(update={"parts": runs.parts})
     return run_figures(runs.instructions, runs.plain), replace(proof, counts=CallCounts(profile))
+
+
+def _user_runs(guest: _CountedGuest, point: UserPoint) -> tuple[Figures, PointObservations]:
+    """Runs with a probe in user space between runs without it: what their hits execute, each from its trap on.
+
+    Each run proves its own hits: by executions of the probe's program, or by traps that no run has without it. In one
+    more the witness counts them. Raises EvidenceError, NotEntered.
+    """
+    work, around = guest.work, (guest.work.cell.repeats + 1) // 2
+    plain = guest.plain_runs(around)
+    with armed_probe(work) as armed:
+        counted = guest.runs(work.cell.repeats)
+        armed.check_same("while the runs were counted")
+        attachment = armed.attachment
+        places, profile = guest.counter.places(), guest.stored(counted, attachment)
+        hits = guest.hits_of(counted.regions, attachment)
+        run, witnessed, _ = without_skips(lambda: guest.counted_hits(attachment))
+        (seen,) = guest.hits_of([run], attachment)
+        attachment.set_handler(work.handler)
+        if witnessed < seen.hits:
+            raise EvidenceError(f"a run took {seen.hits} hits and the probe's handler ran {witnessed} times")
+        check_hits([*hits, seen])
+        armed.check_same("while the hits were counted")
+        of_run = hits[median_run(counted_runs(counted.regions, places).instructions)]
+        counted_hits = HitCounts(of_run.hits, witnessed - seen.hits, of_run.entered["exception", "int3"], None)
+        proof = armed.proof(1, counted_hits, extras=attachment.extras())
+    plain = [*plain, *guest.plain_runs(around)]
+    runs = counted_runs(counted.regions, places, plain)
+    profile = profile.model_copy(update={"parts": runs.parts})
+    user_hits = UserHits(hits, plain, has_semaphore=bool(point.semaphore))
+    figures = user_hits.figures(run_figures(runs.instructions, runs.plain), of_run)
+    facts = {**proof.facts, **user_hits.facts()}
+    return figures, replace(proof, counts=CallCounts(profile), hits_per_call=of_run.hits, facts=facts)

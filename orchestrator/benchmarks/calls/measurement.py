@@ -588,7 +588,7 @@ def _record(work: CellContext, figures: Figures, proof: PointObservations, notes
             hits=counted.hits,
             int3=counted.int3,
             calls=proof.calls,
-            hits_per_call=work.workload.hits,
+            hits_per_call=proof.hits_per_call or work.workload.hits,
             others=counted.foreign_hits,
             restored=True,
             clocksource=CLOCKSOURCE,

@@ -19,13 +19,20 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.dispatch import UnknownDispatchError, dispatched
 from orchestrator.artifacts.function_entry import entry_offset, tracer_place
 from orchestrator.artifacts.guest_programs import bpf_tool
+from orchestrator.artifacts.image_files import ImageFile, file_of_image
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import loaded_code
 from orchestrator.artifacts.module_source import Scalar, Value, check_parameters, render
 from orchestrator.artifacts.modules import Module, parameter_names
 from orchestrator.artifacts.object_state import in_state
-from orchestrator.artifacts.program_code import SharedLibrary, find_in_library, find_in_program, obtain_library
+from orchestrator.artifacts.program_code import (
+    SharedLibrary,
+    find_in_image,
+    find_in_library,
+    find_in_program,
+    obtain_library,
+)
 from orchestrator.artifacts.sources import UserSource, user_source
 from orchestrator.artifacts.user_programs import compiled_workload
 from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks, capability_grants
@@ -401,11 +408,14 @@ def prepare_calls(
 
     # Each file is compiled once, also one that does not compile.
     compiled = cache(lambda *calls: _outcome(lambda: _compiled(context, kernel, *calls)))
+    image_file = cache(lambda *named: _outcome(lambda: file_of_image(context, kernel.spec.arch, *named)))
     tool = cache(lambda: _outcome(lambda: bpf_tool(context, kernel.spec.arch)))
     wrapper = cache(lambda file, flags: _outcome(lambda: bpf_object(context, kernel, file, flags)))
     for cell in cells:
         calls, probe = _c_file(cell), cell.task.kind
-        program = None if calls is None else compiled(*calls)
+        program: _Program | ImageFile | Refused | None = None if calls is None else compiled(*calls)
+        if cell.task.run is not None and cell.point is not None and cell.point.file is not None:
+            program = image_file(cell.image or "", cell.point.file)
         attaches: Path | BpfObject | Refused | None = None
         if probe.bpf_file is not None:
             attaches = wrapper(probe.bpf_file, probe.flags)
@@ -470,7 +480,7 @@ def _prepared(
     cell: CallCell,
     setup: ProbeSetup,
     module: Module | Refused | None,
-    program: _Program | Refused | None,
+    program: _Program | ImageFile | Refused | None,
     tool: Path | BpfObject | Refused | None,
 ) -> Prepared[CallSetup]:
     if isinstance(module, Refused):
@@ -481,7 +491,8 @@ def _prepared(
         return tool
     if module is not None:
         module = replace(module, parameters=check_parameters(setup.parameters))
-    workload, is_uncounted = _workload(kernel, cell, program), False
+    workload = _workload(kernel, cell, program if isinstance(program, _Program) else None)
+    is_uncounted = False
     if module is not None and cell.task.kind.file is not None:
         is_uncounted = not _counts_hits(module)
         module = _own_module(module, cell, workload)
@@ -532,11 +543,13 @@ def _own_module(module: Module, cell: CallCell, workload: Workload) -> Module | 
 
 
 def _own_files(
-    cell: CallCell, program: _Program | None, tool: Path | BpfObject | None
+    cell: CallCell, program: _Program | ImageFile | None, tool: Path | BpfObject | None
 ) -> tuple[Mapping[str, Path], Mapping[str, UserSource]]:
     files: dict[str, Path] = {}
     sources: dict[str, UserSource] = {}
-    if program is not None:
+    if isinstance(program, ImageFile):
+        files = {program.path: program.file}
+    elif program is not None:
         files = {"workload": program.file, **{library.name: library.file for library in program.libraries}}
         sources = {
             f"library {library.name}": library.source for library in program.libraries if library.source is not None
@@ -553,12 +566,14 @@ def _own_files(
     return files, sources
 
 
-def _program_point(cell: CallCell, program: _Program | None) -> UserPoint | None:
-    """The cell's point, if it is in its program or a library. Raises BuildError where these have no such place."""
+def _program_point(cell: CallCell, program: _Program | ImageFile | None) -> UserPoint | None:
+    """The cell's point, if it is in its program, a library or the image. Raises BuildError for a missing place."""
     point, library, path = cell.point, None, OWN_PROGRAM
     if point is None or point.file is None:
         return None
     symbol, offset = point.symbol, point.offset or 0
+    if isinstance(program, ImageFile):
+        return _image_point(program, symbol, offset)
     if program is None:
         assert cell.task.file is not None
         place, path = find_in_program(Path(cell.task.file), symbol, offset), PROGRAM
@@ -579,6 +594,28 @@ def _program_point(cell: CallCell, program: _Program | None) -> UserPoint | None
         semaphore=place.semaphore,
         library=None if library is None else library.path,
         label=point.file,
+    )
+
+
+_ANY_PROGRAM = "/bin/true"
+"""A program whose loader maps a library that it is told to."""
+
+
+def _image_point(image_file: ImageFile, symbol: str, offset: int) -> UserPoint:
+    place = find_in_image(image_file, symbol, offset)
+    return UserPoint(
+        symbol,
+        offset,
+        place.address,
+        place.code,
+        is_entry=offset == 0,
+        is_called_directly=False,
+        program=image_file.path if place.is_program else _ANY_PROGRAM,
+        file_offset=place.file_offset,
+        semaphore=place.semaphore,
+        library=image_file.path if place.is_relative else None,
+        label=Path(image_file.path).name,
+        is_preloaded=not place.is_program,
     )
 
 

@@ -102,10 +102,7 @@ class Counter:
 
         The clock does not prove it: QEMU counts an instruction that faults twice. A function's first one never does.
         """
-        times: dict[int, int] = {}
-        for code, executions in self.regions_since(mark)[-1].counts.items():  # a probed place has two codes
-            times[code.address] = times.get(code.address, 0) + executions.executed
-        return times
+        return self.regions_since(mark)[-1].executed()
 
     def timeline(self, mark: int, timed: timed_samples.Timed, profile: CellProfile, program: str) -> Timeline:
         """The time line of one of the calls of a ``profile``, in a guest that keeps the order of blocks."""

@@ -82,6 +82,13 @@ class Region:
     misses: dict[Code, Misses] = field(default_factory=dict, compare=False)
     order: list[ExecutedBlock] = field(default_factory=list, compare=False)
 
+    def executed(self) -> Mapping[int, int]:
+        """How often instructions were executed, by their addresses: a probed place has two codes."""
+        times = Counter[int]()
+        for code, counts in self.counts.items():
+            times[code.address] += counts.executed
+        return times
+
     def less(self, other_region: Region, times: int) -> Region:
         """Subtract another region ``times`` times; empty entries are dropped."""
         left = together([self, other_region], (1, -times))

@@ -65,16 +65,17 @@ def landmarks(code: KernelCode) -> str:
     return "".join(f"{address:x} {kind}\n" for address, kind in sorted(marks.items()) if address)
 
 
-_Part = tuple[PartKind, str]
-_Begins = Callable[[int], _Part | None]
-_USER: _Part = ("user", "")
-_KERNEL: _Part = ("kernel", "")
-_INTERRUPTS: _Part = ("interrupt", "")
-_FAULTS: _Part = ("exception", "page_fault")
+Part = tuple[PartKind, str]
+"""What entered the kernel, or user space: its kind and its name."""
+_Begins = Callable[[int], Part | None]
+_USER: Part = ("user", "")
+_KERNEL: Part = ("kernel", "")
+_INTERRUPTS: Part = ("interrupt", "")
+_FAULTS: Part = ("exception", "page_fault")
 _ORDER: Sequence[PartKind] = ("user", "call", "exception", "interrupt", "kernel")
 
 
-def part_of(name: str, *, is_64_bit: bool) -> _Part | None:
+def part_of(name: str, *, is_64_bit: bool) -> Part | None:
     """What the function begins; None for any other function."""
     if call := _CALL.fullmatch(name):
         return "call", f"{call[2]} (32 bit)" if is_64_bit and call[1] == "ia32" else call[2]
@@ -83,7 +84,7 @@ def part_of(name: str, *, is_64_bit: bool) -> _Part | None:
     return _INTERRUPTS if name in _STUBS or _INTERRUPT.fullmatch(name) else None
 
 
-RunCounts = Mapping[_Part, int]
+RunCounts = Mapping[Part, int]
 """The instructions of a run by its parts."""
 
 
@@ -104,7 +105,7 @@ def run_counts(runs: Sequence[Region], places: Places) -> Sequence[RunCounts]:
     begins = _beginnings(places)
     counts_of_each = []
     for run in runs:
-        counts = Counter[_Part]({_USER: -1})
+        counts = Counter[Part]({_USER: -1})
         for stack, count in run.stacks.items():
             counts[_part(stack, places.kernel_start, begins)] += count
         counts_of_each.append(counts)
@@ -115,10 +116,10 @@ def counted_runs(runs: Sequence[Region], places: Places, plain: Sequence[RunCoun
     """The parts of runs, and of ``plain`` ones without the probe, where there is one."""
     counts = run_counts(runs, places)
     of_program = _of_program(counts)
-    middle = sorted(range(len(of_program)), key=of_program.__getitem__)[(len(of_program) - 1) // 2]
-    calls = _entered(runs[middle], places)
+    middle = median_run(of_program)
+    calls = entered_parts(runs[middle], places)
 
-    def order(part: _Part) -> tuple[int, int, str]:
+    def order(part: Part) -> tuple[int, int, str]:
         return _ORDER.index(part[0]), -max(run.get(part, 0) for run in counts), part[1]
 
     parts = tuple(
@@ -135,12 +136,17 @@ def counted_runs(runs: Sequence[Region], places: Places, plain: Sequence[RunCoun
     return CountedRuns(of_program, _of_program(plain), parts)
 
 
+def median_run(samples: Sequence[float]) -> int:
+    """The number of the run whose parts are told."""
+    return sorted(range(len(samples)), key=samples.__getitem__)[(len(samples) - 1) // 2]
+
+
 def _beginnings(places: Places) -> _Begins:
     # The guest need not list the code that it made.
     places, is_64_bit = replace(places, made_at=lambda _: MadeCode(GENERATED)), places.arch == "x86_64"
 
     @cache
-    def begins(address: int) -> _Part | None:
+    def begins(address: int) -> Part | None:
         function = places.owner(address).function
         return part_of(function.name, is_64_bit=is_64_bit) if function.module is None and function.address else None
 
@@ -151,7 +157,7 @@ def _of_program(runs: Sequence[RunCounts]) -> Sequence[float]:
     return [float(sum(count for part, count in run.items() if part[0] not in BACKGROUND)) for run in runs]
 
 
-def _part(stack: Stack, kernel_start: int, begins_at: _Begins) -> _Part:
+def _part(stack: Stack, kernel_start: int, begins_at: _Begins) -> Part:
     *frames, block = stack
     if block < kernel_start:
         return _USER
@@ -162,13 +168,13 @@ def _part(stack: Stack, kernel_start: int, begins_at: _Begins) -> _Part:
     return begun[0] if begun else _KERNEL
 
 
-def _entered(run: Region, places: Places) -> Counter[_Part]:
+def entered_parts(run: Region, places: Places) -> Counter[Part]:
     """How often each part was begun: executions of the first instruction."""
-    entered, begins_at = Counter[_Part](), _beginnings(places)
+    begun, begins_at = Counter[Part](), _beginnings(places)
     for code, counts in run.counts.items():
         part = begins_at(code.address) if code.address >= places.kernel_start else None
         behind = code.address - places.owner(code.address).function.address if part is not None else 0
         is_stub = part is not None and places.owner(code.address).function.name in _STUBS
         if part is not None and (behind % _STUB if is_stub else behind) == 0:
-            entered[part] += counts.executed
-    return entered
+            begun[part] += counts.executed
+    return begun

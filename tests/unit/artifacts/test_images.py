@@ -44,7 +44,14 @@ NEEDS_QEMU_IMG = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="ne
 
 def test_the_lab_s_own_recipes() -> None:
     of_each = {f"debian-{arch}{kind}" for arch in ("i386", "amd64") for kind in ("", "-systemd", "-build")}
-    assert set(images()) == of_each | {"debian-amd64-bpftrace", "debian-amd64-bpftrace-13"}
+    assert set(images()) == of_each | {
+        "debian-amd64-bpftrace",
+        "debian-amd64-bpftrace-13",
+        "debian-amd64-postgresql",
+        "debian-amd64-python",
+        "debian-amd64-tools",
+        "debian-amd64-tools-13",
+    }
     for name, recipe in images().items():
         assert recipe == image(name)
         assert recipe.arch == ("i386" if "i386" in name else "x86_64")

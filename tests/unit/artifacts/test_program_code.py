@@ -110,7 +110,7 @@ def test_a_static_point_is_where_its_note_says(tmp_path: Path, width: str) -> No
         find_in_program(program, "lab:twice", 0)
     with pytest.raises(BuildError, match=r"^the program has no static probe point lab:past") as caught:
         find_in_program(program, "lab:past", 0)
-    assert caught.value.hint == "it has lab:passed, lab:twice, lab:wanted"
+    assert caught.value.hint.startswith("did you mean lab:passed")
 
 
 def test_the_notes_are_those_that_other_tools_read(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_note_whose_owner_does_not_end(tmp_path: Path) -> None:
 def test_a_program_without_static_points(program: Path) -> None:
     with pytest.raises(BuildError, match=r"^the program has no static probe point lab:passed") as caught:
         find_in_program(program, "lab:passed", 0)
-    assert caught.value.hint == "USDT() of usdt.h makes one"
+    assert caught.value.hint == "it has none at all; USDT() of usdt.h makes one"
 
 
 def test_a_place_inside_an_instruction_is_refused(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from orchestrator.cost.in_options import in_options
         ),
         (
             "hint: set image: debian-amd64, or another",
-            "hint: print the experiment (--print), save it, run it with image: debian-amd64, or another",
+            "hint: --image debian-amd64, or another",
         ),
         (
             "hint: give the guest more memory: set memory: 2G",
