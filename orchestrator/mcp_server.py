@@ -62,7 +62,8 @@ from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.lab import Lab
 from orchestrator.library.listing import all_lists
 from orchestrator.library.measurements import Measurements
-from orchestrator.library.stored import difference_of, load_comparison, shown_ids, stored_pairs
+from orchestrator.library.stored import load_comparison, shown_ids
+from orchestrator.library.stored_profiles import difference_of, stored_pairs
 from orchestrator.paths import data_dir, lab_dir, user_path
 from orchestrator.plain_text import plain_text
 from orchestrator.profile.code.compared_code import with_code

@@ -36,7 +36,7 @@ from orchestrator.catalog.kernels import KernelSpec, kernels
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import SUFFIXES, find_module, is_path, split_member
 from orchestrator.catalog.system_calls import system_calls
-from orchestrator.cli import options
+from orchestrator.cli import completion, options, printing
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
 from orchestrator.host_packages import check_all_installed
 from orchestrator.paths import cache_dir, user_path
@@ -60,7 +60,7 @@ def show_cache() -> None:
             unreadable.append(error)
     if sizes:
         rows = sorted([a.kind, a.label, a.key, f"{megabytes:.1f}"] for a, megabytes in sizes)
-        options.print_columns(["kind", "what", "key", "MB"], rows)
+        printing.print_columns(["kind", "what", "key", "MB"], rows)
     typer.echo(f"{sum(megabytes for _, megabytes in sizes):.1f} MB in {cache.root}")
     if len(unreadable) == 1:
         raise unreadable[0]
@@ -75,7 +75,7 @@ def prune(
         typer.Argument(
             metavar="[KIND...]",
             help="Only these kinds: kernels, modules, kernel-source, environments, ...",
-            autocompletion=options.cache_kinds,
+            autocompletion=completion.cache_kinds,
         ),
     ] = None,
     keep_days: Annotated[
@@ -105,7 +105,7 @@ def prune(
         date = time.strftime("%Y-%m-%d", time.localtime(removal.entry.used)) if removal.entry.used else "never"
         rows.append([state, removal.entry.kind, removal.entry.label, megabytes, date])
     if rows:
-        options.print_columns(["", "kind", "what", "MB", "last used"], rows)
+        printing.print_columns(["", "kind", "what", "MB", "last used"], rows)
     verb = "would be freed" if dry_run else "freed"
     sizes = [removal.size for removal in removals if removal.is_done]
     freed = f"{sum(sizes) / 1e6:.1f} MB {verb} in {cache.root}"
@@ -130,13 +130,13 @@ def verify(
                     set_aside(cache, artifact, damage)
                     outcome = "set aside"
             except LabError as error:
-                options.say(f"{artifact.kind} {artifact.label}: {error}")
+                printing.say(f"{artifact.kind} {artifact.label}: {error}")
             rows.append([outcome, artifact.kind, artifact.label, artifact.key, str(damage)])
         if time.monotonic() - reported > 10.0:
             reported = time.monotonic()
-            options.say(f"{number} artifacts verified, now at {artifact.kind}")
+            printing.say(f"{number} artifacts verified, now at {artifact.kind}")
     if rows:
-        options.print_columns(["", "kind", "what", "key", "damage"], rows)
+        printing.print_columns(["", "kind", "what", "key", "damage"], rows)
     typer.echo(f"{len(rows)} of {number} artifacts damaged in {cache.root}")
     raise typer.Exit(1 if rows else 0)
 
@@ -155,7 +155,7 @@ def build_kernel(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="NAME...", help=f"Kernels; see: {PROGRAM} build kernels.", autocompletion=options.kernels
+            metavar="NAME...", help=f"Kernels; see: {PROGRAM} build kernels.", autocompletion=completion.kernels
         ),
     ],
     offline: options.Offline = False,
@@ -170,7 +170,7 @@ def build_kernel(
             built = ready_kernel(context, spec)
             if built.implied:
                 implied = ", ".join(f"{option}={value}" for option, value in built.implied.items())
-                options.say(f"the options of {spec.name} also set {implied}")
+                printing.say(f"the options of {spec.name} also set {implied}")
             typer.echo(built.image)
 
 
@@ -180,7 +180,7 @@ def show_kernels(
         typer.Argument(
             metavar="[NAME...]",
             help="Only these, or the paths of your own build trees.",
-            autocompletion=options.kernels,
+            autocompletion=completion.kernels,
         ),
     ] = None,
 ) -> None:
@@ -198,7 +198,7 @@ def show_kernels(
             if spec.tree is not None:
                 raise
             rows.append([spec.name, "not built", *("" for _ in columns)])
-    options.print_columns(["kernel", "release", *columns], rows)
+    printing.print_columns(["kernel", "release", *columns], rows)
 
 
 def build_image(
@@ -207,7 +207,7 @@ def build_image(
         typer.Argument(
             metavar="NAME...",
             help=f"Images (see: {PROGRAM} build images), or the paths of your own recipes.",
-            autocompletion=options.images,
+            autocompletion=completion.images,
         ),
     ],
     offline: options.Offline = False,
@@ -227,7 +227,7 @@ def show_images(
             "--packages",
             metavar="NAME",
             help="List the packages of this image and their versions.",
-            autocompletion=options.images,
+            autocompletion=completion.images,
         ),
     ] = None,
 ) -> None:
@@ -239,7 +239,7 @@ def show_images(
         if cached is None:
             hint = f"{PROGRAM} build image {packages}"
             raise HostError(f"image {recipe.name} is not built, so its packages are not known", hint=hint)
-        options.print_columns(["package", "version"], sorted(cached.packages.items()))
+        printing.print_columns(["package", "version"], sorted(cached.packages.items()))
         return
     rows = []
     for recipe in images().values():
@@ -250,7 +250,7 @@ def show_images(
         else:
             megabytes = cached.base.stat().st_blocks * 512 / 1e6
             rows.append([*facts, f"{megabytes:.1f}", str(len(cached.packages)), cached.tree[:12], recipe.title])
-    options.print_columns(["image", "arch", "init", "MB", "packages", "files", ""], rows)
+    printing.print_columns(["image", "arch", "init", "MB", "packages", "files", ""], rows)
 
 
 _PLACE = re.compile(r"([A-Za-z0-9_.]+)\+(0x[0-9a-fA-F]{1,8}|[1-9][0-9]{0,8}|0)")
@@ -259,7 +259,7 @@ Template = Annotated[
     str,
     typer.Argument(
         help="A module of the lab, such as kprobe or djprobe, or the path of your own template.",
-        autocompletion=options.templates,
+        autocompletion=completion.templates,
     ),
 ]
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli import options
+from orchestrator.cli import format_options, options, printing
 from orchestrator.cli.console_lab import ConsoleLab
 from orchestrator.comparison.series_forms import SeriesView
 from orchestrator.comparison.series_json import PrintedSeries
@@ -35,8 +35,8 @@ def bisect(
     overrides: options.Overrides = None,
     kconfig: options.KernelConfig = None,
     make: options.MakeVariables = None,
-    form: options.SheetFormat = options.SHEETS.default,
-    _schema: Annotated[bool, options.schema(lambda: PrintedBisection)] = False,
+    form: format_options.SheetFormat = format_options.SHEETS.default,
+    _schema: Annotated[bool, format_options.schema(lambda: PrintedBisection)] = False,
     limit: options.Limit = 20,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
@@ -51,7 +51,7 @@ def bisect(
     by_symbol = (difference_sheet(difference, limit or None) for difference in change.differences)
     sheets = chain([bisection_sheet(change.bisected)], by_symbol)
     for_programs = PrintedBisection.of(change.bisected, change.differences).json_text
-    form.write("sheets", SheetsView("Bisection", sheets, for_programs), options.StandardOutput())
+    form.write("sheets", SheetsView("Bisection", sheets, for_programs), printing.StandardOutput())
     raise typer.Exit(0 if change.is_decided else 1)
 
 
@@ -76,8 +76,8 @@ def series_command(
             help="Exit with 1 if a cell exceeds this budget, beside BASE: +5, +1% or <=300.",
         ),
     ] = None,
-    form: Annotated[Format, options.format_option(SERIES)] = SERIES.default,
-    _schema: Annotated[bool, options.schema(lambda: PrintedSeries)] = False,
+    form: Annotated[Format, format_options.format_option(SERIES)] = SERIES.default,
+    _schema: Annotated[bool, format_options.schema(lambda: PrintedSeries)] = False,
     stored: Annotated[
         bool, typer.Option("--stored", help="Print what the same command has measured; build and measure nothing.")
     ] = False,
@@ -98,7 +98,7 @@ def series_command(
     except UnmeasuredSeries as error:
         error.hint = "leave out --stored to measure it"
         raise
-    form.write("series", SeriesView(measured, limit or None), options.StandardOutput())
+    form.write("series", SeriesView(measured, limit or None), printing.StandardOutput())
     if form.name == SERIES.default.name:
         forms = ", ".join(SERIES.names[1:])
         print(f"\nother forms, from what is measured now: add --stored --format FORM, of {forms}", file=sys.stderr)

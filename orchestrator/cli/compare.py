@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli import options
+from orchestrator.cli import completion, format_options, options, printing
 from orchestrator.comparison.comparison_forms import ComparisonView
 from orchestrator.comparison.comparison_json import PrintedComparison
 from orchestrator.errors import UsageError
@@ -18,6 +18,7 @@ from orchestrator.library.baselines import remove_baseline, set_baseline
 from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.formats import Format, Formats
 from orchestrator.library.stored import compared_kernels, load_comparison
+from orchestrator.loading import loaded
 from orchestrator.paths import lab_dir
 from orchestrator.program import PROGRAM
 from orchestrator.results.runs import find_run
@@ -33,11 +34,11 @@ def compare(
             metavar="[A] [B]",
             help="Runs, cells (RUN:CELL) or baselines. B alone is compared with the baseline 'default' or the run "
             "before it.",
-            autocompletion=options.runs,
+            autocompletion=completion.runs,
         ),
     ] = None,
-    form: Annotated[Format, options.format_option(COMPARISON)] = COMPARISON.default,
-    _schema: Annotated[bool, options.schema(lambda: PrintedComparison)] = False,
+    form: Annotated[Format, format_options.format_option(COMPARISON)] = COMPARISON.default,
+    _schema: Annotated[bool, format_options.schema(lambda: PrintedComparison)] = False,
     only: options.Only = None,
     limit: Annotated[
         int, typer.Option(min=0, metavar="N", help="List N changed cells and count the rest; 0: list all.")
@@ -68,7 +69,7 @@ def compare(
             "--set-baseline",
             metavar="NAME",
             help="Make run A this baseline, and stop.",
-            autocompletion=options.baselines,
+            autocompletion=completion.baselines,
         ),
     ] = None,
     former_baseline: Annotated[
@@ -77,7 +78,7 @@ def compare(
             "--remove-baseline",
             metavar="NAME",
             help="Remove this baseline, and stop.",
-            autocompletion=options.baselines,
+            autocompletion=completion.baselines,
         ),
     ] = None,
     offline: options.Offline = False,
@@ -101,14 +102,14 @@ def compare(
         if not form.is_page:
             hint = f"--format {form} >FILE, or --format html"
             raise UsageError(f"{form} goes to stdout", where="--out", hint=hint)
-        options.check_page_file(out)
+        printing.check_page_file(out)
     _check_number(given, 1 if kernels is not None else 2)
     if config is not None:
         if len(given) != 2 or kernels is not None:
             hint = f"{PROGRAM} compare --config CONFIG A B, or TREE@A TREE@B"
             raise UsageError("--config needs two kernels, or two commits", hint=hint)
         # Imported here, so that the comparison of stored runs starts quickly.
-        lab = options.loaded("cli.console_lab:ConsoleLab")(offline=offline, verbose=verbose, fleet=fleet)
+        lab = loaded("cli.console_lab:ConsoleLab")(offline=offline, verbose=verbose, fleet=fleet)
         request = ExperimentRequest(config, overrides or (), only or (), kconfig, make or ())
         compared = lab.compare_measured(request, given[0], given[1])
     else:
@@ -120,7 +121,7 @@ def compare(
                 print(f"note: {what}", file=sys.stderr)
         else:
             compared = compared_kernels(find_run(given[0] if given else LATEST, lab_dir()), kernels, only or [])
-    form.write("comparison", ComparisonView(compared, limit or None), options.StandardOutput(out))
+    form.write("comparison", ComparisonView(compared, limit or None), printing.StandardOutput(out))
     raise typer.Exit(0 if compared.passes else 1)
 
 

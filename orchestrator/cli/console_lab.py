@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, TextIO
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.cli import options
+from orchestrator.cli import options, printing
 from orchestrator.cli.progress_lines import Lines, Listening
 from orchestrator.library.lab import Lab
 from orchestrator.run.runner import ProgressListener
@@ -21,10 +21,10 @@ class _Said(ProgressListener):
     """Prints on stderr what is said between runs."""
 
     def say(self, text: str) -> None:
-        options.say(text)
+        printing.say(text)
 
     def warn(self, text: str) -> None:
-        options.say(text)
+        printing.say(text)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.catalog.program_state import ProgramState
-from orchestrator.cli import in_the_tree, options
+from orchestrator.cli import completion, format_options, in_the_tree, options, printing
 from orchestrator.cli.console_lab import ConsoleLab
 from orchestrator.cost.call_finder import NamedCalls
 from orchestrator.cost.cost_machine import DEFAULT_CPU, DEFAULT_KERNEL
@@ -63,7 +63,7 @@ def cost(
     function: Annotated[
         str | None, typer.Option(metavar="NAME", help="With --workload: one function of a module that calls enter.")
     ] = None,
-    cpu: Annotated[str, typer.Option(help="CPU model.", autocompletion=options.cpus)] = DEFAULT_CPU,
+    cpu: Annotated[str, typer.Option(help="CPU model.", autocompletion=completion.cpus)] = DEFAULT_CPU,
     image: Annotated[
         str | None,
         typer.Option(metavar="IMAGE", help="The image with the tool, bpftrace, command or library: build images."),
@@ -105,12 +105,12 @@ def cost(
         list[str] | None,
         typer.Option("--map", metavar="NAME=FILE", help="What a map has before the calls: bpftool map dump -j."),
     ] = None,
-    form: Annotated[Format, options.format_option(COSTS)] = COSTS.default,
+    form: Annotated[Format, format_options.format_option(COSTS)] = COSTS.default,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="File for --format html; default: stdout, or cost.html on a terminal."),
     ] = None,
-    _schema: Annotated[bool, options.schema(lambda: PrintedCosts)] = False,
+    _schema: Annotated[bool, format_options.schema(lambda: PrintedCosts)] = False,
     print_only: Annotated[
         bool, typer.Option("--print", help="Print the experiment that measures it, and stop.")
     ] = False,
@@ -130,7 +130,7 @@ def cost(
     if out is not None:
         if not form.is_page:
             raise UsageError(f"{form} goes to stdout", where="--out", hint=f"--format {form} >FILE, or --format html")
-        options.check_page_file(out)
+        printing.check_page_file(out)
     of_tree = in_the_tree.tree_kernel(tree, on, "--kernels")
     request = CostRequest(
         names,
@@ -152,7 +152,7 @@ def cost(
             typer.echo(re.sub(rf"(?<![\w./-]){re.escape(str(Path.cwd()))}/", "./", text), nl=False)
             return
         measured = lab.cost(request)
-    form.write("costs", measured, options.StandardOutput(out))
+    form.write("costs", measured, printing.StandardOutput(out))
     raise typer.Exit(0 if measured.passes else 1)
 
 

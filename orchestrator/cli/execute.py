@@ -17,7 +17,7 @@ import typer
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.saved_guests import kept_guest
-from orchestrator.cli import options
+from orchestrator.cli import options, printing
 from orchestrator.cli.field_options import from_fields
 from orchestrator.cli.main import TypersError, WithExamples
 from orchestrator.cli.one_guest import GuestChoice
@@ -90,7 +90,7 @@ def _reopen(file: Path, directory: Path, expected: Sequence[re.Pattern[str]]) ->
         def start(terminal: str, watch: Watch) -> Guest:
             guest = Guest(machine, directory, terminal=terminal)
             guest.expected_reports = expected
-            guest.say = options.say
+            guest.say = printing.say
             watch(guest)
             reopen_guest(guest, saved)
             return guest

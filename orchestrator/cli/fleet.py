@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli import options
+from orchestrator.cli import completion, format_options, printing
 from orchestrator.errors import LabError, UsageError
 from orchestrator.fleet.hosts import load_hosts
 from orchestrator.fleet.key import made_key, read_key, usual_key_file
@@ -47,7 +47,7 @@ _Memory = Annotated[
     typer.Option(metavar="SIZE", help="Memory for a worker's guests, such as 8G; default: the host's, less 1 GiB."),
 ]
 _Name = Annotated[
-    str, typer.Argument(metavar="[NAME]", help="A fleet started on this host.", autocompletion=options.fleets)
+    str, typer.Argument(metavar="[NAME]", help="A fleet started on this host.", autocompletion=completion.fleets)
 ]
 
 
@@ -65,7 +65,7 @@ def keys(
     file = made_key(out or usual_key_file())
     typer.echo(file)
     warning = "anyone with this file can run code on all machines of the fleet"
-    options.say(f"{warning}: copy it only to machines of the fleet, over a connection that you trust")
+    printing.say(f"{warning}: copy it only to machines of the fleet, over a connection that you trust")
 
 
 def up(
@@ -117,7 +117,7 @@ def up(
     outcomes: set[str] = set()
     try:
         for report in started.reports():
-            options.say(report.text)
+            printing.say(report.text)
             outcomes.add(report.kind)
         if "failed" in outcomes and "joined" not in outcomes:
             raise LabError("no worker has joined, so the fleet was ended")
@@ -158,13 +158,13 @@ def worker(
     qemu_version()  # a worker is useless without QEMU
     check_reachable(scheduler, text)
     name = name or worker_name(socket.gethostname())
-    options.say(serve(scheduler, text, name, offered, host, ends_with_input=key_from_stdin))
+    printing.say(serve(scheduler, text, name, offered, host, ends_with_input=key_from_stdin))
 
 
 def status(
     name: _Name = USUAL_NAME,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
-    _schema: Annotated[bool, options.schema(lambda: FleetStatus)] = False,
+    _schema: Annotated[bool, format_options.schema(lambda: FleetStatus)] = False,
 ) -> None:
     """Show a fleet's scheduler and workers, their capacity, running guests, and problems.
 
@@ -193,12 +193,12 @@ def print_status(fleet: Target, *, as_json: bool) -> bool:
         supervised = f" ({current.name}, supervised by process {current.keeper})" if state else ""
         typer.echo(f"scheduler {current.scheduler}{supervised}")
         gone = [[name, *[""] * (len(_HEADER) - 2), "missing"] for name in current.missing]
-        options.print_columns(_HEADER, [*map(_row, current.workers), *gone])
+        printing.print_columns(_HEADER, [*map(_row, current.workers), *gone])
     if current.missing and state is not None:
         again = f"{PROGRAM} fleet down, {PROGRAM} fleet up"
-        options.say(f"{log_file(state.name)} says why a worker is missing; restart the fleet: {again}")
+        printing.say(f"{log_file(state.name)} says why a worker is missing; restart the fleet: {again}")
     if not current.workers:
-        options.say(f"the fleet has no worker; start one: {PROGRAM} fleet worker {fleet.address}")
+        printing.say(f"the fleet has no worker; start one: {PROGRAM} fleet worker {fleet.address}")
     return current.is_whole
 
 

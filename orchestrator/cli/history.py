@@ -9,13 +9,14 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli import options
+from orchestrator.cli import completion, format_options, printing
 from orchestrator.library.formats import Format, Formats
 from orchestrator.library.histories import RECENT_RUNS, changed_histories, explained_steps, named_histories
 from orchestrator.paths import lab_dir
 from orchestrator.report.history_forms import HistoriesView
 from orchestrator.report.history_json import PrintedHistories
 from orchestrator.results.history import Quantity
+from orchestrator.results.runs import opened_store
 from orchestrator.results.store import no_run_yet
 
 HISTORIES = Formats("histories")
@@ -27,7 +28,7 @@ def history(
         typer.Argument(
             metavar="METRIC",
             help="EXPERIMENT:CELL, where CELL is a cell's id or parts of it; default: recent changes.",
-            autocompletion=options.metrics,
+            autocompletion=completion.metrics,
         ),
     ] = None,
     limit: Annotated[
@@ -37,8 +38,8 @@ def history(
         datetime | None, typer.Option(metavar="DATE", help="Only runs since a day: 2026-11-01.", formats=["%Y-%m-%d"])
     ] = None,
     overhead: Annotated[bool, typer.Option("--overhead", help="Show the overhead instead of the value.")] = False,
-    form: Annotated[Format, options.format_option(HISTORIES)] = HISTORIES.default,
-    _schema: Annotated[bool, options.schema(lambda: PrintedHistories)] = False,
+    form: Annotated[Format, format_options.format_option(HISTORIES)] = HISTORIES.default,
+    _schema: Annotated[bool, format_options.schema(lambda: PrintedHistories)] = False,
 ) -> None:
     """Print the cost of a cell from run to run.
 
@@ -46,15 +47,15 @@ def history(
     experiment, prints a line per cell.
     """
     quantity: Quantity = "overhead" if overhead else "value"
-    with options.opened_store() as store:
+    with opened_store() as store:
         if store is None:
             raise no_run_yet(lab_dir())
         if metric is None:
             title = f"Changed in the newest {RECENT_RUNS} runs"
-            histories = changed_histories(store, quantity, since, options.say)
+            histories = changed_histories(store, quantity, since, printing.say)
         else:
             title, histories = metric, named_histories(store, metric, quantity, since)
         is_alone = metric is not None and len(histories) == 1
         explained = partial(explained_steps, store)
         printed = HistoriesView(title, histories, explained, RECENT_RUNS, alone=is_alone, limit=limit or None)
-        form.write("histories", printed, options.StandardOutput())
+        form.write("histories", printed, printing.StandardOutput())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from orchestrator.cli import options
+from orchestrator.cli import options, printing
 from orchestrator.library import tree_experiments
 from orchestrator.library.tree_build import built_tree
 from orchestrator.program import PROGRAM
@@ -19,7 +19,7 @@ def tree_kernel(tree: Path | None, given: str | None = None, option: str = "--ke
     Says on stderr which tree it is. Raises UsageError for a wrong ``--tree``, ConfigError for a tree that is not built.
     """
     options.check_one({"--tree": tree is not None, option: given is not None})
-    return tree_experiments.tree_kernel(options.say, tree, option) if given is None else given
+    return tree_experiments.tree_kernel(printing.say, tree, option) if given is None else given
 
 
 def build(
@@ -35,5 +35,5 @@ def build(
     """
     with options.building(offline=offline, verbose=verbose) as context:
         kernel = built_tree(context, tree, make or ())
-    options.say(f"built {kernel.release}; measure all mechanisms on it, in the tree: {PROGRAM} run")
+    printing.say(f"built {kernel.release}; measure all mechanisms on it, in the tree: {PROGRAM} run")
     typer.echo(kernel.image)

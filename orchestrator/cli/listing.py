@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from orchestrator.catalog.data import unknown
-from orchestrator.cli import options
+from orchestrator.cli import completion, format_options, printing
 from orchestrator.doctor import examine, exit_status, render
 from orchestrator.errors import UsageError
 from orchestrator.library.listing import all_lists, listed_rows
@@ -28,10 +28,11 @@ _MORE = {
 
 def show(
     what: Annotated[
-        str | None, typer.Argument(help="What to list; default: the names of all lists.", autocompletion=options.lists)
+        str | None,
+        typer.Argument(help="What to list; default: the names of all lists.", autocompletion=completion.lists),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: an array of objects.")] = False,
-    _schema: Annotated[bool, options.schema(listed_rows)] = False,
+    _schema: Annotated[bool, format_options.schema(listed_rows)] = False,
 ) -> None:
     """List names for experiments, runs, baselines, or published tables."""
     lists = all_lists()
@@ -44,7 +45,9 @@ def show(
     if as_json:
         typer.echo(json_texts(lists[what].objects(), indent=1))
         return
-    options.print_columns([name.replace("_", " ") for name in names], ([_text(value) for value in row] for row in rows))
+    printing.print_columns(
+        [name.replace("_", " ") for name in names], ([_text(value) for value in row] for row in rows)
+    )
     if what in _MORE:
         typer.echo(_MORE[what])
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.cli import options
+from orchestrator.cli import format_options, options, printing
 from orchestrator.cli.console_lab import ConsoleLab
 from orchestrator.library.nightly_report import NightlyReport
 from orchestrator.library.nightly_run import NightlyRequest, measured_night
@@ -39,7 +39,7 @@ def nightly(
         str | None,
         typer.Option(metavar="URL", envvar="ORCHESTRATOR_WEBHOOK", show_envvar=True, help="Post a JSON summary there."),
     ] = None,
-    _schema: Annotated[bool, options.schema(lambda: NightReport | UnmeasuredNight)] = False,
+    _schema: Annotated[bool, format_options.schema(lambda: NightReport | UnmeasuredNight)] = False,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -47,7 +47,7 @@ def nightly(
 
     Resumes an interrupted run. Exits with 0 if the run is good, 1 if a cell failed or exceeds its budget.
     """
-    report = NightlyReport(mail, junit, Webhook(webhook) if webhook else None, options.say)
+    report = NightlyReport(mail, junit, Webhook(webhook) if webhook else None, printing.say)
     lab = ConsoleLab(jobs=jobs, offline=offline, verbose=verbose, fleet=fleet)
     result = measured_night(lab, NightlyRequest(config, overrides or (), report), _print)
     raise typer.Exit(0 if result.is_good else 1)

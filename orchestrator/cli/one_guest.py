@@ -18,11 +18,12 @@ import typer
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.data import similar_file
-from orchestrator.cli import options
+from orchestrator.cli import completion, options
 from orchestrator.cli.field_options import OptionsOf
 from orchestrator.cli.in_the_tree import tree_kernel
 from orchestrator.errors import UsageError
 from orchestrator.experiment.guest_spec import GuestSpec, guest_argument_summaries, guest_arguments, guest_spec
+from orchestrator.files import check_writable
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_reports import report_patterns
 from orchestrator.guest.machine import Login, Machine
@@ -39,7 +40,7 @@ _GUEST_OPTIONS = OptionsOf(
     guest_arguments(),
     guest_argument_summaries,
     option={"timing": "--accel"},
-    completion={"kernel": options.kernels, "image": options.images, "cpu": options.cpus},
+    completion={"kernel": completion.kernels, "image": completion.images, "cpu": completion.cpus},
     note={
         "kernel": "In a kernel's tree it is by default that of the tree.",
         "allow_oops": "docs/reference/guest.md lists the reports.",
@@ -132,7 +133,7 @@ class GuestChoice:
         _ = self.expected
         if self.console is not None and self.console.exists() and not self.console.is_dir():
             raise UsageError("--console needs a folder, and this is a file", where=str(self.console))
-        options.check_writable(self.core)
+        check_writable(self.core)
         if self.core is not None and os.path.lexists(self.core):
             raise UsageError("it exists already, and --core overwrites nothing", where=str(self.core))
 

@@ -5,47 +5,46 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.benchmarks.registry import kinds
-from orchestrator.catalog.kernels import KernelSpec
-from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.cli import options
+from orchestrator.cli import completion, format_options, options, printing
 from orchestrator.cli.console_lab import ConsoleLab
 from orchestrator.cli.progress_lines import outcome
-from orchestrator.errors import ConfigError, LabError, UsageError
-from orchestrator.experiment.file import load_experiment
-from orchestrator.guest.qemu_facts import qemu_cpu_names
+from orchestrator.errors import LabError, UsageError
+from orchestrator.files import check_writable
 from orchestrator.library.compared_measurements import profiled_on_kernels
 from orchestrator.library.disassembly import disassembly
 from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.formats import Format
 from orchestrator.library.function_probes import PrintedDisassembly
-from orchestrator.library.stored import RunCell, cells_of_run, difference_of, find_named, shown_ids, stored_pairs
-from orchestrator.paths import lab_dir
+from orchestrator.library.profiles_by_line import difference_by_line, sources_of
+from orchestrator.library.stored import shown_ids
+from orchestrator.library.stored_profiles import (
+    RunCell,
+    difference_of,
+    names_stored_cells,
+    profiled_cells,
+    stored_pairs,
+)
 from orchestrator.profile.code.annotated_code import annotated
-from orchestrator.profile.code.compared_code import ComparedCode, with_code
+from orchestrator.profile.code.compared_code import functions_of, with_code
 from orchestrator.profile.code.instruction_classes import per_call
-from orchestrator.profile.lines.by_line import Sources, annotated_lines, by_line, same_lines, with_lines
+from orchestrator.profile.lines.by_line import annotated_lines, by_line, with_lines
 from orchestrator.profile.lines.line_coverage import coverage
-from orchestrator.profile.lines.stored_sources import stored_sources
 from orchestrator.profile.printed import profile_sheets
 from orchestrator.profile.printed.callgrind import callgrind_text
 from orchestrator.profile.printed.flame_graph import flame_graph as flame_graph_svg
 from orchestrator.profile.printed.lcov import lcov_text
 from orchestrator.profile.printed.stack_formats import firefox_text, folded_text, pprof_bytes, speedscope_text
 from orchestrator.profile.stored.call_tree import call_tree
-from orchestrator.profile.stored.profile_difference import FunctionDifference, ProfileDifference, difference
 from orchestrator.profile.stored.profiles_json import PrintedDifference, PrintedFunction, PrintedProfile, PrintedTree
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
-from orchestrator.results.runs import EXPERIMENT_FILE, find_run
 
 _Content = Callable[[RunCell], str | bytes]
 """What is written to a file about a cell."""
@@ -58,7 +57,7 @@ def profile(
         typer.Argument(
             metavar="A",
             help="A run's directory, its id, or 'latest'; or cells, RUN:CELL. With --config, a kernel.",
-            autocompletion=options.runs,
+            autocompletion=completion.runs,
         ),
     ] = "latest",
     second: Annotated[
@@ -67,13 +66,13 @@ def profile(
             metavar="CELL|B",
             help="A cell of A, by its id or parts of it, such as kprobe; default: all. "
             "Or another run, RUN:CELL or kernel, to print what B's calls execute more than A's.",
-            autocompletion=options.runs,
+            autocompletion=completion.runs,
         ),
     ] = None,
-    form: options.SheetFormat = options.SHEETS.default,
+    form: format_options.SheetFormat = format_options.SHEETS.default,
     _schema: Annotated[
         bool,
-        options.schema(lambda: list[PrintedProfile | PrintedTree | PrintedDifference | PrintedFunction]),
+        format_options.schema(lambda: list[PrintedProfile | PrintedTree | PrintedDifference | PrintedFunction]),
     ] = False,
     limit: options.Limit = 20,
     tree: Annotated[bool, typer.Option("--tree", help="Print the tree of calls; needs a profile of stacks.")] = False,
@@ -132,22 +131,22 @@ def profile(
         "--pprof": (pprof, lambda cell: pprof_bytes(cell.profile())),
         "--speedscope": (speedscope, lambda cell: speedscope_text(cell.profile())),
         "--firefox": (firefox, lambda cell: firefox_text(cell.profile())),
-        "--lcov": (lcov, lambda cell: lcov_text(coverage(cell.profile(), _sources(context, cell)))),
+        "--lcov": (lcov, lambda cell: lcov_text(coverage(cell.profile(), sources_of(context, cell)))),
     }
     files = {option: (file, content) for option, (file, content) in given.items() if file is not None}
     file_options = {"--annotate": annotate is not None, ", ".join(files): bool(files)}
     options.check_one({"--tree": tree, **file_options})
     options.check_one({"--lines": lines, "--tree": tree, ", ".join(files): bool(files)})
-    after = second if second is not None and (config is not None or _is_other(first, second)) else None
+    after = second if second is not None and (config is not None or names_stored_cells(first, second)) else None
     if after is None:  # differences with --annotate have all formats
-        options.check_one({f"--format {form}": form.name != options.SHEETS.default.name, **file_options})
-    options.check_writable(*(file for file, _ in files.values()))
+        options.check_one({f"--format {form}": form.name != format_options.SHEETS.default.name, **file_options})
+    check_writable(*(file for file, _ in files.values()))
     if config is None and (only or overrides):
         raise UsageError("--only and --set need --config", hint="select a stored cell by RUN:CELL")
     if after is None:
         if config is not None:
             raise UsageError("--config needs two kernels", hint=f"{PROGRAM} profile --config CONFIG A B")
-        cells = _profiled(first, second)
+        cells = profiled_cells(first, second)
         if files:
             _write(cells, files)
             return
@@ -178,18 +177,6 @@ def _end(pairs: Sequence[tuple[RunCell, RunCell]], missing: Sequence[CellRecord]
     raise typer.Exit(1 if any(cell.status == "failed" for cell in missing) else 0)
 
 
-def _is_other(first: str, second: str) -> bool:
-    """Whether the second name is a run or RUN:CELL, not a cell of the first."""
-    if ":" in first and not Path(first).is_dir():  # RUN:CELL
-        return True
-    is_cell = ":" in second and not Path(second).is_dir()
-    try:
-        find_run(second.rpartition(":")[0] if is_cell else second, lab_dir())
-    except LabError:
-        return False
-    return True
-
-
 def _write(cells: Sequence[RunCell], files: Mapping[str, tuple[Path, _Content]]) -> None:
     if len(cells) != 1:
         names = [cell.cell.id for cell in cells[:20]]
@@ -215,7 +202,7 @@ def _print_profiles(
     profiles, inlined = [cell.profile() for cell in cells], profile_sheets.INLINED
     if context is not None:
         lines = [
-            by_line(cell_profile, _sources(context, cell, function))
+            by_line(cell_profile, sources_of(context, cell, function))
             for cell, cell_profile in zip(cells, profiles, strict=True)
         ]
         if function is not None:
@@ -227,7 +214,7 @@ def _print_profiles(
     elif cut is not None:
         trees = [(cell_profile, call_tree(cell_profile)) for cell_profile in profiles]
         content = (PrintedTree.of(cell_profile, tree) for cell_profile, tree in trees)
-        options.print_profiles("Profiles", form, (profile_sheets.tree_sheet(tree, cut) for _, tree in trees), content)
+        printing.print_profiles("Profiles", form, (profile_sheets.tree_sheet(tree, cut) for _, tree in trees), content)
     else:
         both = [(cell_profile, per_call(cell_profile)) for cell_profile in profiles]
         sheets = (
@@ -239,42 +226,7 @@ def _print_profiles(
             )
         )
         printed = (PrintedProfile.of(cell_profile, classes) for cell_profile, classes in both)
-        options.print_profiles("Profiles", form, sheets, printed)
-
-
-def _profiled(run: str, cell: str | None) -> Sequence[RunCell]:
-    chosen = find_named(run) if cell is None else cells_of_run(run, cell)
-    cells = chosen.run.record.cells if chosen.cells is None else chosen.cells
-    wanted_cells = [record for record in cells if record.profile is not None] or cells[:1]
-    return [RunCell(chosen.run, record) for record in wanted_cells]
-
-
-def _sources(context: BuildContext, cell: RunCell, function: str | None = None) -> Sources:
-    """The sources of a stored cell, or of one function; the run's experiment has the place of a user's kernel."""
-    name, directory = cell.cell.kernel, cell.run.directory
-
-    def spec() -> KernelSpec:
-        try:
-            return kernel_spec(name)
-        except ConfigError:
-            tables = load_experiment(directory / EXPERIMENT_FILE, kinds(), (), qemu_cpu_names).tables
-            specs = {spec.name: spec for t in tables for spec in map(kernel_spec, t.table.all_kernels)}
-            if name not in specs:
-                raise
-            return specs[name]
-
-    return stored_sources(context, directory, cell.cell, spec, function)
-
-
-def _by_line(context: BuildContext, pair: tuple[RunCell, RunCell]) -> ProfileDifference:
-    """The difference of two cells by source line."""
-    whole = difference_of(*pair)
-    profiles = (whole.before, whole.after)
-    before, after = (
-        by_line(cell_profile, _sources(context, cell)) for cell_profile, cell in zip(profiles, pair, strict=True)
-    )
-    first, second = with_lines(whole.before, before, same_lines(before, after)), with_lines(whole.after, after)
-    return replace(difference(first, second), notes=whole.notes, noun="line")
+        printing.print_profiles("Profiles", form, sheets, printed)
 
 
 def _print_differences(
@@ -286,32 +238,17 @@ def _print_differences(
 ) -> None:
     """Print differences by symbol, of one ``symbol`` by instruction, or by source line if there is a ``context``."""
     if symbol is not None:
-        functions = _functions([difference_of(*pair) for pair in pairs], symbol)
+        functions = functions_of([difference_of(*pair) for pair in pairs], symbol)
         content = (PrintedFunction.of(*function) for function in functions)
-        options.print_profiles(
+        printing.print_profiles(
             "Differences", form, (profile_sheets.function_sheet(*function) for function in functions), content
         )
         return
-    compared = [with_code(difference_of(*pair)) if context is None else _by_line(context, pair) for pair in pairs]
+    compared = [
+        with_code(difference_of(*pair)) if context is None else difference_by_line(context, pair) for pair in pairs
+    ]
     sheets = (profile_sheets.difference_sheet(profile_difference, limit) for profile_difference in compared)
-    options.print_profiles("Differences", form, sheets, map(PrintedDifference.of, compared))
-
-
-def _functions(
-    differences: Sequence[ProfileDifference], name: str
-) -> Sequence[tuple[ProfileDifference, FunctionDifference]]:
-    pairs: list[tuple[ProfileDifference, FunctionDifference]] = []
-    refusal: UsageError | None = None
-    for profile_difference in differences:
-        try:
-            pairs.append(
-                (profile_difference, ComparedCode(profile_difference.before, profile_difference.after).function(name))
-            )
-        except UsageError as error:
-            refusal = refusal or error
-    if not pairs and refusal is not None:
-        raise refusal
-    return pairs
+    printing.print_profiles("Differences", form, sheets, map(PrintedDifference.of, compared))
 
 
 def disasm(
@@ -320,14 +257,14 @@ def disasm(
         typer.Argument(
             metavar="KERNEL",
             help="A kernel's name, or the path of your own build tree.",
-            autocompletion=options.kernels,
+            autocompletion=completion.kernels,
         ),
     ],
     function: Annotated[str, typer.Argument(metavar="FUNCTION", help="A kernel function, such as vfs_read.")],
     cpu: options.Cpu = None,
     no_guest: Annotated[bool, typer.Option("--no-guest", help="Start no guest; print ? for its answers.")] = False,
-    form: options.SheetFormat = options.SHEETS.default,
-    _schema: Annotated[bool, options.schema(lambda: list[PrintedDisassembly])] = False,
+    form: format_options.SheetFormat = format_options.SHEETS.default,
+    _schema: Annotated[bool, format_options.schema(lambda: list[PrintedDisassembly])] = False,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -338,4 +275,4 @@ def disasm(
     context = options.open_context(offline=offline)
     with options.printed_steps(verbose=verbose):
         function_code = disassembly(context, name, function, cpu, asks_guest=not no_guest)
-    options.print_profiles("Disassembly", form, [function_code.sheet()], [function_code.printed()])
+    printing.print_profiles("Disassembly", form, [function_code.sheet()], [function_code.printed()])

@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli import options
+from orchestrator.cli import completion, format_options, options, printing
 from orchestrator.cli.console_lab import ConsoleLab
 from orchestrator.cli.progress_lines import outcome
 from orchestrator.errors import UsageError
+from orchestrator.files import check_writable
 from orchestrator.library.cell_timelines import cell_timelines
 from orchestrator.library.formats import Format, Formats
 from orchestrator.library.stopped_cell import entry_place, stopped_cell
@@ -21,7 +22,7 @@ from orchestrator.run.debugging import StopPlace
 def debug(
     cell: Annotated[
         str,
-        typer.Argument(metavar="RUN:CELL", help="A stored cell: latest:kprobe.", autocompletion=options.runs),
+        typer.Argument(metavar="RUN:CELL", help="A stored cell: latest:kprobe.", autocompletion=completion.runs),
     ],
     at: Annotated[
         str | None,
@@ -56,12 +57,12 @@ TIME_LINES = Formats("time lines")
 
 
 def timeline(
-    first: Annotated[str, typer.Argument(metavar="RUN:CELL", help="A cell of calls.", autocompletion=options.runs)],
+    first: Annotated[str, typer.Argument(metavar="RUN:CELL", help="A cell of calls.", autocompletion=completion.runs)],
     second: Annotated[
         str | None,
-        typer.Argument(metavar="RUN:CELL", help="Another one, to compare with.", autocompletion=options.runs),
+        typer.Argument(metavar="RUN:CELL", help="Another one, to compare with.", autocompletion=completion.runs),
     ] = None,
-    form: Annotated[Format, options.format_option(TIME_LINES)] = TIME_LINES.default,
+    form: Annotated[Format, format_options.format_option(TIME_LINES)] = TIME_LINES.default,
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it to a file; default: stdout.")] = None,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
@@ -71,7 +72,7 @@ def timeline(
     It goes from the call's first to its last instruction, the kernel's entry and exit code included. The cell is
     measured again, and must have its stored value. Two cells are printed side by side from the first difference on.
     """
-    options.check_writable(output)
+    check_writable(output)
     names = [name for name in (first, second) if name is not None]
     timelines = cell_timelines(ConsoleLab(offline=offline, verbose=verbose), names)
-    form.write("time lines", timelines, options.StandardOutput(output))
+    form.write("time lines", timelines, printing.StandardOutput(output))

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.cli import options
+from orchestrator.cli import completion, format_options, printing
 from orchestrator.errors import UsageError
 from orchestrator.library.formats import Format, Formats
 from orchestrator.model.fit import calibrated
@@ -29,7 +29,7 @@ from orchestrator.report.modelled_forms import PricesView, TimesView
 from orchestrator.report.run_view import RunView
 from orchestrator.results.contract import RunRecord, all_ok
 from orchestrator.results.modelled import CpuPrices, ModelledRun
-from orchestrator.results.runs import Run, find_run
+from orchestrator.results.runs import Run, find_run, opened_store
 from orchestrator.results.store import LATEST, no_run_yet
 
 ReportClock = StrEnum("ReportClock", "MEASURED MODELLED")
@@ -43,10 +43,10 @@ def report(
             metavar="RUN",
             help="A run's directory, its id, or 'latest'.",
             show_default="latest",
-            autocompletion=options.runs,
+            autocompletion=completion.runs,
         ),
     ] = None,
-    form: Annotated[Format, options.format_option(RUN)] = RUN.default,
+    form: Annotated[Format, format_options.format_option(RUN)] = RUN.default,
     clock: Annotated[
         ReportClock,
         typer.Option(help="measured: the run's figures; modelled: the times computed from them, in detail."),
@@ -61,7 +61,7 @@ def report(
     claims: Annotated[
         bool, typer.Option("--claims", help="Print all claims of the documents with figures, even undecided ones.")
     ] = False,
-    schema: Annotated[bool, typer.Option("--schema", help=options.SCHEMA_HELP)] = False,
+    schema: Annotated[bool, typer.Option("--schema", help=format_options.SCHEMA_HELP)] = False,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="File for --format html; default: stdout, or report.html on a terminal."),
@@ -76,13 +76,13 @@ def report(
     given += ["RUN"] * (run is not None)
     _check(given, form, clock)
     if schema:
-        options.print_schema(RunRecord if clock is ReportClock.MEASURED else ModelledRun)
+        format_options.print_schema(RunRecord if clock is ReportClock.MEASURED else ModelledRun)
         return
     if out is not None:
-        options.check_page_file(out)
+        printing.check_page_file(out)
     layout = all_claims if claims else decided_claims
     chosen = find_run(run or LATEST, lab_dir())
-    output = options.StandardOutput(out)
+    output = printing.StandardOutput(out)
     if clock is ReportClock.MEASURED:
         form.write("run", RunView(chosen, reports(), layout), output)
     else:
@@ -133,7 +133,7 @@ def site(
     Each run has a page, and each metric one with its history. Rewrites only pages that changed. Prints the path of the
     first page.
     """
-    with options.opened_store() as store, _display() as progress:
+    with opened_store() as store, _display() as progress:
         if store is None:
             raise no_run_yet(lab_dir())
         built = build_site(store, directory, reports(), runs, progress)
@@ -155,26 +155,26 @@ def _display() -> Iterator[Callable[[int, int], None]]:
 _Prices = Annotated[
     str,
     typer.Argument(
-        metavar="CPU", help="A CPU, or the path of your own price list.", autocompletion=options.price_lists
+        metavar="CPU", help="A CPU, or the path of your own price list.", autocompletion=completion.price_lists
     ),
 ]
 
 
 def show(
     prices: _Prices,
-    form: Annotated[Format, options.format_option(PRICES)] = PRICES.default,
-    _schema: Annotated[bool, options.schema(lambda: CpuPrices)] = False,
+    form: Annotated[Format, format_options.format_option(PRICES)] = PRICES.default,
+    _schema: Annotated[bool, format_options.schema(lambda: CpuPrices)] = False,
 ) -> None:
     """Print a CPU's prices, frequency and caches, with their sources."""
     file = price_file(prices)
-    form.write("price list", PricesView(price_sources(file), file.text), options.StandardOutput())
+    form.write("price list", PricesView(price_sources(file), file.text), printing.StandardOutput())
 
 
 def fit(
     prices: _Prices,
     runs: Annotated[
         list[str],
-        typer.Argument(metavar="RUN...", help="Runs of the calibration cells.", autocompletion=options.runs),
+        typer.Argument(metavar="RUN...", help="Runs of the calibration cells.", autocompletion=completion.runs),
     ],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the table there instead of printing it.")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -13,11 +12,11 @@ from typing import Annotated
 import typer
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.cli import options
+from orchestrator.cli import format_options, options, printing
 from orchestrator.cli.console_lab import ConsoleLab
-from orchestrator.cli.options import write_page_to
+from orchestrator.cli.printing import write_page_to
 from orchestrator.errors import HostError, UsageError
-from orchestrator.library.dry_run import DryRun, dry_runs
+from orchestrator.library.dry_run import dry_runs
 from orchestrator.library.formats import Format, Formats
 from orchestrator.library.planned_experiments import loaded_experiments, planned_experiments, run_directories
 from orchestrator.library.tree_experiments import experiments as experiments_of_tree
@@ -58,9 +57,9 @@ def run(
     ] = None,
     form: Annotated[
         Format,
-        options.format_option(RUN, "As for report; of several files csv has one header, json is an array."),
+        format_options.format_option(RUN, "As for report; of several files csv has one header, json is an array."),
     ] = RUN.default,
-    _schema: Annotated[bool, options.schema(lambda: RunRecord | list[RunRecord])] = False,
+    _schema: Annotated[bool, format_options.schema(lambda: RunRecord | list[RunRecord])] = False,
     html: Annotated[bool, typer.Option("--html", help="Write a page, report.html in the run's directory.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the experiment's latest unfinished run.")] = False,
     dry_run: Annotated[
@@ -80,7 +79,8 @@ def run(
     if dry_run:
         run_directories(out, experiments, resumed=resume)
         for planned_run in dry_runs(lab, experiments, only or (), resumed=resume):
-            _print_dry_run(planned_run)
+            for line in planned_run.lines():
+                typer.echo(line)
         return
     measured: list[Run] = []
     for planned in planned_experiments(lab, experiments, only or (), out, resumed=resume):
@@ -111,7 +111,7 @@ def _show(measured: Sequence[Run], count: int, form: Format, *, charts: bool, ht
     elif form.name == "csv" and len(measured) > 1:
         typer.echo(render_csv(run.record).partition("\r\n")[2], nl=False)  # without the header
     else:
-        form.write("run", RunView(run, reports()), options.StandardOutput())
+        form.write("run", RunView(run, reports()), printing.StandardOutput())
     sys.stdout.flush()
     if form.name == RUN.default.name:
         _, *names, last = RUN.names
@@ -134,18 +134,3 @@ def _draw(run: Run) -> None:
     else:
         where = f"charts: {run.directory / 'charts'} ({counted(len(drawn), 'file')})"
         print(where if drawn else "these cells have no charts", file=sys.stderr)
-
-
-def _print_dry_run(planned_run: DryRun) -> None:
-    for planned in planned_run.boots:
-        boot = planned.boot
-        typer.echo(f"# boot: {boot.guest.cpu}, {boot.spec.name}, clock {boot.clock}")
-        typer.echo(shlex.join(planned.command))
-        for planned_cell in planned.cells:
-            cell, refusal = planned_cell.cell, planned_cell.refusal
-            unsupported = "" if refusal is None else f"; unsupported: {refusal}"
-            typer.echo(f"  {cell.id}  {cell.benchmark}: {planned_cell.what}{unsupported}")
-    for unknown in planned_run.unknown:
-        typer.echo(f"# {unknown}")
-    for name in planned_run.unchecked:
-        typer.echo(f"# points not checked: kernel {name} is not in the cache, or its code is unreadable")

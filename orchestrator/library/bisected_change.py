@@ -17,7 +17,8 @@ from orchestrator.experiment.source import read_source
 from orchestrator.library.commit_runs import CommitRuns, skipping
 from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.measurer import Measurer
-from orchestrator.library.stored import RunCell, difference_of, shown_ids
+from orchestrator.library.stored import shown_ids
+from orchestrator.library.stored_profiles import RunCell, difference_of
 from orchestrator.paths import cache_dir
 from orchestrator.profile.code.compared_code import with_code
 from orchestrator.profile.stored.profile_difference import ProfileDifference

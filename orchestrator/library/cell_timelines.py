@@ -10,7 +10,7 @@ from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import LabError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.library.measurer import Measurer
-from orchestrator.library.stored import RunCell, find_cell
+from orchestrator.library.stored_profiles import RunCell, find_cell
 from orchestrator.profile.stored.profile_files import FOLDER, file_beside, file_name
 from orchestrator.profile.stored.timeline import Timeline
 from orchestrator.results.contract import PER_CALL

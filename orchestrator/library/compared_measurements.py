@@ -24,7 +24,8 @@ from orchestrator.experiment.source import kernels_override, names_kernels, read
 from orchestrator.library.commit_runs import CommitRuns
 from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.measurer import Measurer
-from orchestrator.library.stored import RunCell, compared_kernels, compared_runs
+from orchestrator.library.stored import compared_kernels, compared_runs
+from orchestrator.library.stored_profiles import RunCell
 from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.recorded_provenance import ProvenanceDifference

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,21 @@ class DryRun:
     """A sentence for each table whose points only a guest knows."""
     unchecked: Sequence[str]
     """The kernels whose points could not be checked: they are not in the cache, or their code is unreadable."""
+
+    def lines(self) -> Iterator[str]:
+        """Each boot with its command line and its cells, and what is not known yet: the text of ``run --dry-run``."""
+        for planned in self.boots:
+            boot = planned.boot
+            yield f"# boot: {boot.guest.cpu}, {boot.spec.name}, clock {boot.clock}"
+            yield shlex.join(planned.command)
+            for planned_cell in planned.cells:
+                cell, refusal = planned_cell.cell, planned_cell.refusal
+                unsupported = "" if refusal is None else f"; unsupported: {refusal}"
+                yield f"  {cell.id}  {cell.benchmark}: {planned_cell.what}{unsupported}"
+        for unknown in self.unknown:
+            yield f"# {unknown}"
+        for name in self.unchecked:
+            yield f"# points not checked: kernel {name} is not in the cache, or its code is unreadable"
 
 
 def dry_runs(

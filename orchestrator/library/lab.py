@@ -124,7 +124,7 @@ class Lab(Measurer):
 
         Raises UsageError for cells without profiles.
         """
-        from orchestrator.library.stored import difference_of, stored_pairs
+        from orchestrator.library.stored_profiles import difference_of, stored_pairs
         from orchestrator.profile.code.compared_code import with_code
 
         return [with_code(difference_of(*pair)) for pair in stored_pairs(before, after)[0]]

@@ -14,7 +14,7 @@ from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import LabError, UsageError
 from orchestrator.files import ScratchFolder
 from orchestrator.library.measurer import Measurer
-from orchestrator.library.stored import RunCell, find_cell
+from orchestrator.library.stored_profiles import RunCell, find_cell
 from orchestrator.profile.counted.generated_code import BPF_PROGRAM
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellRecord

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine
 
-from orchestrator.library.stored import RunCell, difference_of
+from orchestrator.library.stored_profiles import RunCell, difference_of
 from orchestrator.results.parameters import PLAIN
 from orchestrator.results.runs import find_run
 

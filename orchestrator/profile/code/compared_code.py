@@ -138,3 +138,24 @@ def _difference(before: _Executed | None, after: _Executed | None) -> Instructio
         before_offset=None if before is None else before.offset,
         after_offset=None if after is None else after.offset,
     )
+
+
+def functions_of(
+    differences: Sequence[ProfileDifference], name: str
+) -> Sequence[tuple[ProfileDifference, FunctionDifference]]:
+    """The function ``name`` in each of the differences that have it.
+
+    Raises UsageError as ``ComparedCode.function`` does if it cannot be compared in any of them.
+    """
+    pairs: list[tuple[ProfileDifference, FunctionDifference]] = []
+    refusal: UsageError | None = None
+    for profile_difference in differences:
+        try:
+            pairs.append(
+                (profile_difference, ComparedCode(profile_difference.before, profile_difference.after).function(name))
+            )
+        except UsageError as error:
+            refusal = refusal or error
+    if not pairs and refusal is not None:
+        raise refusal
+    return pairs

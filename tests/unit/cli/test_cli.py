@@ -38,7 +38,7 @@ from orchestrator.artifacts.module_source import render, templates
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.catalog.kernels import KernelSpec
-from orchestrator.cli import execute, one_guest, options
+from orchestrator.cli import execute, one_guest, printing
 from orchestrator.cli import run as run_command
 from orchestrator.cli.console_lab import ConsoleLab
 from orchestrator.cli.main import app
@@ -535,7 +535,7 @@ def test_a_hyphen_alone_is_no_option_of_a_guest_s_command() -> None:
 def test_a_program_that_the_guest_lacks_is_named(
     given: tuple[str, ...], status: int, words: str, has_hint: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    guest = MagicMock(say=options.say)
+    guest = MagicMock(say=printing.say)
     guest.run.return_value.status = status
 
     @contextmanager

@@ -25,7 +25,7 @@ from stored_profiles import profile, record, store_run
 from typer.testing import CliRunner, Result
 
 from orchestrator import program
-from orchestrator.cli import options
+from orchestrator.cli import completion
 from orchestrator.cli.main import app
 from orchestrator.comparison.comparison import next_run
 from orchestrator.library.stored import compared_runs
@@ -524,11 +524,11 @@ def test_a_name_from_beginning_to_end(lab: Path, tmp_path: Path) -> None:
     (header, row) = orchestrator("baseline", "list").stdout.splitlines()
     assert row.split()[:4] == ["before", second, "x", "complete"]
     assert header.split() == ["baseline", "run", "experiment", "status", "since"]
-    assert options.runs("") == ["latest", "before", second, first]
-    assert options.baselines("be") == ["before"]
+    assert completion.runs("") == ["latest", "before", second, first]
+    assert completion.baselines("be") == ["before"]
     assert orchestrator("baseline", "remove", "before").exit_code == 0
     assert orchestrator("baseline", "list").stdout.splitlines() == [" ".join(header.split()).replace(" ", "  ")]
-    assert options.baselines("") == []
+    assert completion.baselines("") == []
 
 
 def test_times_are_local_as_in_the_list_of_runs(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ import pytest
 from stored_histories import KPROBE, NEEDS_RUPTURES, broken, counted, store_days, timed
 from typer.testing import CliRunner, Result
 
+from orchestrator.cli.completion import metrics
 from orchestrator.cli.main import app
-from orchestrator.cli.options import metrics
 from orchestrator.results.store import Store
 
 pytestmark = pytest.mark.usefixtures("lab")

@@ -14,7 +14,7 @@ from record_builders import cell, failed
 from rich.console import Console as RichConsole
 
 from orchestrator.cli.live_progress import _Display, _Live, details
-from orchestrator.cli.options import print_columns, say
+from orchestrator.cli.printing import print_columns, say
 from orchestrator.cli.progress_lines import Lines
 from orchestrator.experiment.plan import plan
 from orchestrator.guest.console import Console
