@@ -60,8 +60,8 @@ from orchestrator.experiment.plan import Plan
 from orchestrator.library.disassembly import disassembly
 from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.lab import Lab
-from orchestrator.library.listing import all_lists
 from orchestrator.library.measurements import Measurements
+from orchestrator.library.name_lists import all_lists
 from orchestrator.library.stored import load_comparison, shown_ids
 from orchestrator.library.stored_profiles import difference_of, stored_pairs
 from orchestrator.paths import data_dir, lab_dir, user_path

@@ -13,7 +13,7 @@ from orchestrator.comparison.series_json import PrintedSeries
 from orchestrator.cost.costs_json import PrintedCosts
 from orchestrator.fleet.status import FleetStatus
 from orchestrator.library.function_probes import PrintedDisassembly
-from orchestrator.library.listing import listed_rows
+from orchestrator.library.name_lists import listed_rows
 from orchestrator.nightly.night_json import NightReport, UnmeasuredNight
 from orchestrator.profile.stored.profiles_json import PrintedDifference, PrintedFunction, PrintedProfile, PrintedTree
 from orchestrator.report.bisection_json import PrintedBisection

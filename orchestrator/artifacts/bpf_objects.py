@@ -19,8 +19,8 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import build_environment, compiling_in
 from orchestrator.artifacts.diagnostics import compile_error
 from orchestrator.artifacts.guest_programs import bpf_tool
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.libbpf_headers import newer_libbpf
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.artifacts.sources import UserSource, files_read, read_c_source, user_source
 from orchestrator.artifacts.user_programs import Compiled
 from orchestrator.catalog.compiler_flags import FLAGS_FILE, CompilerFlags, flags_beside

@@ -21,9 +21,9 @@ from orchestrator.artifacts.kernel_code import VMLINUX
 from orchestrator.artifacts.kernel_config import merged
 from orchestrator.artifacts.kernel_image import extract
 from orchestrator.artifacts.kernel_source import kernel_source
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.pinned_packages import PackageSet, pinned_artifact
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.catalog.debian_release import debian
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import BuildError, HostError, LabError

@@ -27,7 +27,7 @@ from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.paths import AWKWARD, kbuild_takes, user_path
 from orchestrator.plain_text import plain_line
 from orchestrator.process import Finished
-from orchestrator.results.commits import Commit, SeriesCommit
+from orchestrator.results.commit_heads import Commit, SeriesCommit
 
 FOLDER = "git-trees"
 """In the cache."""

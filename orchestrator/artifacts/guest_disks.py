@@ -15,8 +15,8 @@ from orchestrator.artifacts.data_disk import data_disk
 from orchestrator.artifacts.disk_images import ready_image
 from orchestrator.artifacts.headers_disk import kernel_headers
 from orchestrator.artifacts.initramfs import disk_drivers
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules_disk import kernel_modules
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.catalog.image_recipes import image as image_recipe
 from orchestrator.catalog.kernels import KernelSpec, setting_options
 from orchestrator.catalog.user_disks import find_disk, is_user_disk

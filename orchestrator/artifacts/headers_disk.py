@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.artifacts.squashfs import OPTIONS, pack
 from orchestrator.host_packages import check_installed
 

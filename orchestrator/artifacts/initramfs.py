@@ -15,8 +15,8 @@ from orchestrator.artifacts.apt_root import AptRoot
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.debian_package import Package
 from orchestrator.artifacts.guest_programs import guest_programs
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import module_content, unpacked_name, with_dependencies
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.artifacts.unpacked_packages import unpacked_packages
 from orchestrator.errors import HostError
 from orchestrator.files import Entry, archive

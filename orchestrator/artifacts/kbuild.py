@@ -16,7 +16,7 @@ from pathlib import Path
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import compiling_in
 from orchestrator.artifacts.kernel_source import kernel_source
-from orchestrator.artifacts.kernels import Kernel, UnusableTreeError
+from orchestrator.artifacts.ready_kernels import Kernel, UnusableTreeError
 from orchestrator.artifacts.toolchain import Toolchain, compiler_in, llvm_programs
 from orchestrator.errors import BuildError, HostError, UnsupportedError
 from orchestrator.files import ScratchFolder

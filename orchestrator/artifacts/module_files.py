@@ -18,7 +18,7 @@ from elftools.elf.sections import SymbolTableSection
 from orchestrator.artifacts.function_entry import NOPS5, TRACER_BYTES
 from orchestrator.artifacts.kernel_code import CodePart, KernelCode, Symbol
 from orchestrator.artifacts.kernel_image import unpacked
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.catalog.data import nearest
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import LabError

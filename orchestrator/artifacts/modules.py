@@ -30,10 +30,10 @@ from orchestrator.artifacts.diagnostics import (
 )
 from orchestrator.artifacts.kbuild import Kbuild, check_buildable, kbuild_of, make_modules, scratch_folder
 from orchestrator.artifacts.kernel_build import strip_debug
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import in_order
 from orchestrator.artifacts.module_source import OWN, TEMPLATE, ModuleSource, Scalar, Value, render_as
 from orchestrator.artifacts.outside_files import changed_outside, keep_outside, outside_hint, unlisted_hint
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.artifacts.sources import read_sources
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.probes import find_module

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import BUILT_IN, lists_folder, module_files
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.artifacts.squashfs import OPTIONS, pack
 from orchestrator.errors import BuildError, UsageError
 from orchestrator.files import sha256_of

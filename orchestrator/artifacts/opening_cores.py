@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.debug_info import kernel_debug_info
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.errors import LabError
 from orchestrator.guest.vmcore import has_vmcoreinfo
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from orchestrator.experiment.kind_registry import KindRegistry
-    from orchestrator.report.kind import ReportRegistry
+    from orchestrator.report.table_report import ReportRegistry
     from orchestrator.results.contract import RunRecord
     from orchestrator.results.modelled import ModelledCell
     from orchestrator.run.benchmark_kind import BenchmarkKind
@@ -38,7 +38,7 @@ def _kind(name: str) -> BenchmarkKind:
 @cache
 def reports() -> ReportRegistry:
     """Every kind, as a report needs it."""
-    from orchestrator.report.kind import ReportRegistry  # tables and charts, which a measurement does not load
+    from orchestrator.report.table_report import ReportRegistry  # tables and charts, which a measurement does not load
 
     return ReportRegistry([import_module(f"{__package__}.{name}.report").REPORT for name in NAMES], _ModelledTimes())
 

@@ -23,10 +23,10 @@ from orchestrator.artifacts.cache_faults import check_folder
 from orchestrator.artifacts.disk_images import cached_image, ready_image
 from orchestrator.artifacts.kernel_build import kernel_lists
 from orchestrator.artifacts.kernel_config import features
-from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_source import ModuleSource, Value, render_own, templates
 from orchestrator.artifacts.module_source import render as render_module
 from orchestrator.artifacts.modules import Module, build_modules, folder_modules, with_needed
+from orchestrator.artifacts.ready_kernels import Kernel, ready_kernel
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.preparation import is_wrapper
 from orchestrator.benchmarks.markers.code_size import listing_lines, read_object, size_lines

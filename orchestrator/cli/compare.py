@@ -14,11 +14,11 @@ from orchestrator.cli import completion, format_options, options, printing
 from orchestrator.comparison.comparison_forms import ComparisonView
 from orchestrator.comparison.comparison_json import PrintedComparison
 from orchestrator.errors import UsageError
+from orchestrator.late_import import loaded
 from orchestrator.library.baselines import remove_baseline, set_baseline
 from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.formats import Format, Formats
 from orchestrator.library.stored import compared_kernels, load_comparison
-from orchestrator.loading import loaded
 from orchestrator.paths import lab_dir
 from orchestrator.program import PROGRAM
 from orchestrator.results.runs import find_run

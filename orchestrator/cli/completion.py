@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import LabError
-from orchestrator.loading import loaded
+from orchestrator.late_import import loaded
 from orchestrator.results.runs import opened_store
 from orchestrator.results.store import Store
 
@@ -47,7 +47,7 @@ price_lists = _words("catalog.price_list:priced_cpus", lambda known: known())
 templates = _words("artifacts.module_source:templates")
 cache_kinds = _words("artifacts.cache_entries:Kind", iter)
 fleets = _words("fleet.state:known_fleets")
-lists = _words("library.listing:all_lists")
+lists = _words("library.name_lists:all_lists")
 runs = _stored(lambda store: ["latest", *store.baselines(), *(entry.id for entry in store.runs())])
 baselines = _stored(lambda store: store.baselines())
-metrics = _stored(lambda store: loaded("results.history:metrics")(store))
+metrics = _stored(lambda store: loaded("results.cost_history:metrics")(store))

@@ -30,9 +30,9 @@ from orchestrator.guest.terminal import ESCAPE_KEY, Prepared, attend
 from orchestrator.library.fetched_files import FetchedFiles
 from orchestrator.library.guest_command import GUEST_COMMAND_LIMIT, GuestCommand
 from orchestrator.library.guest_trouble import with_console_log
-from orchestrator.library.guests import log_folder
+from orchestrator.library.running_guest import log_folder
 from orchestrator.program import PROGRAM
-from orchestrator.run.guests import start_guest, unwatched
+from orchestrator.run.guest_start import start_guest, unwatched
 
 
 @from_fields(GuestChoice, without=("channel", "user", "password_file", "get", "out", "timeout"))

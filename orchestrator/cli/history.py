@@ -15,7 +15,7 @@ from orchestrator.library.histories import RECENT_RUNS, changed_histories, expla
 from orchestrator.paths import lab_dir
 from orchestrator.report.history_forms import HistoriesView
 from orchestrator.report.history_json import PrintedHistories
-from orchestrator.results.history import Quantity
+from orchestrator.results.cost_history import Quantity
 from orchestrator.results.runs import opened_store
 from orchestrator.results.store import no_run_yet
 

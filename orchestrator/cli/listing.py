@@ -14,7 +14,7 @@ from orchestrator.catalog.data import unknown
 from orchestrator.cli import completion, format_options, printing
 from orchestrator.doctor import examine, exit_status, render
 from orchestrator.errors import UsageError
-from orchestrator.library.listing import all_lists, listed_rows
+from orchestrator.library.name_lists import all_lists, listed_rows
 from orchestrator.results.printed_json import json_texts
 
 _MORE = {

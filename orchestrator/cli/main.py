@@ -23,7 +23,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from orchestrator.errors import HostError, Interrupted, LabError, UsageError
 from orchestrator.files import found_no_room, full_one, room_left, temporary_folder
-from orchestrator.loading import loaded
+from orchestrator.late_import import loaded
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.program import CHECKOUT_SCRIPT, NAME, PROGRAM
 from orchestrator.utf8 import use_utf8

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.data import similar_file
 from orchestrator.cli import completion, options
 from orchestrator.cli.field_options import OptionsOf
@@ -29,7 +29,7 @@ from orchestrator.guest.kernel_reports import report_patterns
 from orchestrator.guest.machine import Login, Machine
 from orchestrator.library.guest_command import GUEST_COMMAND_LIMIT
 from orchestrator.library.guest_modules import LOADING_LIMIT, GuestModules
-from orchestrator.library.guests import leave_core, wait_for_gdb
+from orchestrator.library.running_guest import leave_core, wait_for_gdb
 from orchestrator.run.debugging import check_gdb
 from orchestrator.run.machines import machine_for
 

@@ -12,8 +12,8 @@ import typer
 
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable
+from orchestrator.late_import import loaded
 from orchestrator.library.formats import Format
-from orchestrator.loading import loaded
 from orchestrator.plain_text import plain_line, plain_text
 from orchestrator.report.output import Output
 from orchestrator.results.faults import storage_faults

@@ -24,9 +24,9 @@ from orchestrator.model.price_file import price_file, price_sources, write_price
 from orchestrator.pages.site.building import build_site
 from orchestrator.paths import lab_dir, user_path
 from orchestrator.report.claims import ClaimsLayout, all_claims, assess, decided_claims
-from orchestrator.report.kind import draw_charts
 from orchestrator.report.modelled_forms import PricesView, TimesView
 from orchestrator.report.run_view import RunView
+from orchestrator.report.table_report import draw_charts
 from orchestrator.results.contract import RunRecord, all_ok
 from orchestrator.results.modelled import CpuPrices, ModelledRun
 from orchestrator.results.runs import Run, find_run, opened_store

@@ -125,7 +125,7 @@ def _show(measured: Sequence[Run], count: int, form: Format, *, charts: bool, ht
 
 
 def _draw(run: Run) -> None:
-    from orchestrator.report.kind import draw_charts
+    from orchestrator.report.table_report import draw_charts
 
     try:
         drawn = draw_charts(run.record, run.directory, reports())

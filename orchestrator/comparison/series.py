@@ -27,7 +27,7 @@ from orchestrator.report.grid import Grid, Row
 from orchestrator.report.sheet import Sheet, shared_parts
 from orchestrator.report.text import ascii_text
 from orchestrator.results.budgets import Budgets
-from orchestrator.results.commits import Commit, SeriesCommit
+from orchestrator.results.commit_heads import Commit, SeriesCommit
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
 

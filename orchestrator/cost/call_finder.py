@@ -14,8 +14,8 @@ from pydantic_core import PydanticCustomError
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.image_files import is_library_name
 from orchestrator.artifacts.kernel_events import events
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import missing_module_reason
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.artifacts.user_programs import compiled_workload
 from orchestrator.benchmarks.calls.benchmarks import COUNTED_BENCHMARK
 from orchestrator.benchmarks.calls.call_benchmark import checked_run

@@ -21,8 +21,8 @@ from pydantic import Field
 from orchestrator.arch import ARCHITECTURES, Arch
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import digest
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.artifacts.user_programs import compiled_workload
 from orchestrator.benchmarks.calls.call_programs import Calls, system_call, user_function
 from orchestrator.benchmarks.calls.call_results import SUCCESS

@@ -14,7 +14,7 @@ from pathlib import Path
 from orchestrator.artifacts.bpf_objects import bpf_lists
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernel_build import kernel_lists
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.compiler_flags import CompilerFlags
 from orchestrator.catalog.probes import (
     BPF_SOURCE,

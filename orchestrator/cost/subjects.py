@@ -12,8 +12,8 @@ from pathlib import Path
 
 from orchestrator.artifacts.bpf_objects import UnknownProgram, bpf_object, user_section
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.object_state import in_state
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.benchmarks.calls.preparation import SITES_WITHOUT_POINT
 from orchestrator.catalog.bpf_sections import Section, SectionWord, nearest_section
 from orchestrator.catalog.bpftrace_text import IN_PROGRAMS, PROVIDERS, AttachPoint

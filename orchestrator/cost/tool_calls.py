@@ -9,8 +9,8 @@ from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.guest_programs import bpf_tool
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import loaded_files
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.benchmarks.calls.call_programs import Calls
 from orchestrator.catalog.tools import ToolCommand
 from orchestrator.cost.call_table import TableCall

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.image_files import ImageFile, file_of_image, is_library_name
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.program_code import find_in_image
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.benchmarks.calls.copied_programs import OWN_PROGRAM
 from orchestrator.catalog.user_disks import is_user_disk
 from orchestrator.catalog.user_files import LIBRARY_NAME

@@ -18,7 +18,7 @@ from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE, Handler, probe_name
-from orchestrator.catalog.reference import reference_tables
+from orchestrator.catalog.published_tables import reference_tables
 from orchestrator.catalog.words import ProfilePart
 from orchestrator.errors import ConfigError
 from orchestrator.experiment import fields

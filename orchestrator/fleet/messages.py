@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from orchestrator.errors import LabError
-from orchestrator.run.events import CellBegan, CellRecorded, Event, GuestBooted, Progress
+from orchestrator.run.boot_events import CellBegan, CellRecorded, Event, GuestBooted, Progress
 
 BEGINS = "begins"
 """The first progress report of each boot."""

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from orchestrator.artifacts import digests
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.qemu_plugins import qemu_plugin
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.errors import HostError, LabError
 from orchestrator.program import PROGRAM
 from orchestrator.run.executor import Job

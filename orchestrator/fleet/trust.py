@@ -23,8 +23,8 @@ from orchestrator.guest.qemu_facts import qemu_cpu_names
 from orchestrator.results.contract import PER_RUN, CellRecord
 from orchestrator.run.benchmark_kind import BenchmarkKind, BootTask, Session
 from orchestrator.run.boot import run_boot
+from orchestrator.run.boot_events import CellRecorded, Event
 from orchestrator.run.boot_preparation import prepare
-from orchestrator.run.events import CellRecorded, Event
 from orchestrator.run.executor import Job
 
 Counts = Mapping[str, tuple[str, tuple[float, ...]]]

@@ -34,7 +34,7 @@ from orchestrator.plain_text import counted
 from orchestrator.results.contract import Record
 from orchestrator.run.benchmark_kind import PROFILES_FOLDER, BootArtifacts, BootTask, Session
 from orchestrator.run.boot import run_boot
-from orchestrator.run.events import CellRecorded, Event, Progress
+from orchestrator.run.boot_events import CellRecorded, Event, Progress
 from orchestrator.run.machines import timing_of
 from orchestrator.steps import own_steps, step, step_source
 from orchestrator.version import __version__

@@ -23,7 +23,7 @@ from orchestrator.paths import cache_dir
 from orchestrator.profile.code.compared_code import with_code
 from orchestrator.profile.stored.profile_difference import ProfileDifference
 from orchestrator.results.bisection_result import BisectionResult, Measured
-from orchestrator.results.commits import Commit
+from orchestrator.results.commit_heads import Commit
 from orchestrator.results.statistics import median_interval
 from orchestrator.run.bisection import Bisection, NotMeasured
 

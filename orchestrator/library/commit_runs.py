@@ -11,8 +11,8 @@ from pathlib import Path
 from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.diagnostics import is_of_code
 from orchestrator.artifacts.git_tree import GitTree
-from orchestrator.artifacts.kernels import UnusableTreeError
 from orchestrator.artifacts.own_kernel_build import TreeBuild, is_kernel_source
+from orchestrator.artifacts.ready_kernels import UnusableTreeError
 from orchestrator.artifacts.unbuilt_tree import unbuilt_tree
 from orchestrator.catalog.kernel_variants import joined, split
 from orchestrator.catalog.kernels import kernel as kernel_spec
@@ -29,7 +29,7 @@ from orchestrator.library.experiment_request import BuiltRequest, ExperimentRequ
 from orchestrator.library.measured_commits import MeasuredCommits, is_lasting, request_of
 from orchestrator.library.measurer import Measurer
 from orchestrator.results.budgets import Budgets
-from orchestrator.results.commits import Commit
+from orchestrator.results.commit_heads import Commit
 from orchestrator.results.runs import Run
 from orchestrator.run.bisection import NotMeasured
 from orchestrator.run.runner import PreparedPlan

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, KernelCode
-from orchestrator.artifacts.kernels import CODE_HINT, Kernel, ready_kernel
 from orchestrator.artifacts.module_source import render
 from orchestrator.artifacts.modules import build_modules
+from orchestrator.artifacts.ready_kernels import CODE_HINT, Kernel, ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
 from orchestrator.experiment.guest_spec import guest_spec, usual_cpu
 from orchestrator.library.function_probes import Disassembly
-from orchestrator.library.guests import running_guest
+from orchestrator.library.running_guest import running_guest
 from orchestrator.probes.place_answers import PlaceAnswers
 from orchestrator.probes.placement import FunctionPlaces, answered, places_of
 from orchestrator.probes.point_check import wrong_point_reason

@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import HostError
 from orchestrator.experiment.cell import Cell

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from orchestrator.loading import loaded
+from orchestrator.late_import import loaded
 from orchestrator.report.output import Output
 
 Result = Literal[

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import templates
 from orchestrator.artifacts.modules import Module, check_parameter_names, takes_values, user_modules
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.catalog.data import similar_file, unknown
 from orchestrator.catalog.probes import SUFFIXES, find_module, parameter_problem, split_member, split_path
 from orchestrator.errors import UsageError

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from orchestrator.errors import HostError, UsageError
 from orchestrator.report.history_sheets import ExplainedStep
-from orchestrator.results.history import Quantity, history, metrics_named, recent_histories
+from orchestrator.results.cost_history import Quantity, history, metrics_named, recent_histories
 from orchestrator.results.history_steps import RunProvenances, Steps, causes, steps_of
 from orchestrator.results.store import Store
 

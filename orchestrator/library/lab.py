@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from orchestrator.profile.stored.profile_difference import ProfileDifference
     from orchestrator.profile.stored.timeline import Timeline
     from orchestrator.results.contract import CellRecord
-    from orchestrator.results.history import Quantity
+    from orchestrator.results.cost_history import Quantity
     from orchestrator.results.history_steps import Steps
 
 
@@ -206,6 +206,8 @@ class Lab(Measurer):
 
         Raises UsageError, HostError, GuestError; at the end of the block GuestOops if its kernel has reported trouble.
         """
-        from orchestrator.library.guests import running_guest  # not for each command either: its guests build modules
+        from orchestrator.library.running_guest import (
+            running_guest,  # not for each command either: its guests build modules
+        )
 
         return running_guest(self.context(), guest_spec({"fresh": self.fresh, **arguments}))

@@ -25,7 +25,7 @@ from orchestrator.library.measured_commits import series_of
 from orchestrator.library.measurer import Measurer
 from orchestrator.paths import cache_dir
 from orchestrator.results.budgets import BudgetError, Budgets
-from orchestrator.results.commits import SeriesCommit
+from orchestrator.results.commit_heads import SeriesCommit
 from orchestrator.results.runs import Run
 from orchestrator.run.bisection import NotMeasured
 

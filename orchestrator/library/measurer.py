@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.artifacts.ready_kernels import Kernel, ready_kernel
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import kernel
 from orchestrator.errors import HostError, LabError, UsageError
@@ -219,7 +219,7 @@ class Measurer:
     def _executor(self) -> ExecutorMaker:
         if self.fleet is None:
             return local_executor(self.jobs or 1)
-        from orchestrator.fleet.executor import fleet_executor  # loads Dask, of the extra "fleet"
+        from orchestrator.fleet.fleet_executor import fleet_executor  # loads Dask, of the extra "fleet"
         from orchestrator.fleet.target import quiet_logging, target
 
         fleet = target(self.fleet)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.artifacts.ready_kernels import Kernel, ready_kernel
 from orchestrator.catalog.kernels import kernel
 from orchestrator.errors import HostError, UsageError
 from orchestrator.experiment.experiment import Experiment, unprofiled, with_profile

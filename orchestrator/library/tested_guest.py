@@ -15,10 +15,10 @@ from types import MappingProxyType
 from typing import Any, TextIO
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
 from orchestrator.artifacts.modules import check_parameter_names, user_modules
 from orchestrator.artifacts.opening_cores import opening_command
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.errors import GuestError, GuestExit, GuestHang, HostError
 from orchestrator.guest.channel import COMMAND_LIMIT, Stream
 from orchestrator.guest.console import REPORTS_MAX, plain_lines
@@ -32,7 +32,7 @@ from orchestrator.library.module_coverage import ModuleCoverage
 from orchestrator.probes import loading
 from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.run.debugging import Debugging, check_gdb
-from orchestrator.run.guests import start_guest
+from orchestrator.run.guest_start import start_guest
 from orchestrator.steps import step
 
 _MOST_BYTES = 64 << 20

@@ -9,7 +9,6 @@ from pathlib import Path
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernel_build import build_lists
 from orchestrator.artifacts.kernel_config import merged
-from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.own_kernel_build import (
     ALL_MECHANISMS,
     BENEATH,
@@ -17,6 +16,7 @@ from orchestrator.artifacts.own_kernel_build import (
     lacking_for_mechanisms,
     needed_options,
 )
+from orchestrator.artifacts.ready_kernels import Kernel, ready_kernel
 from orchestrator.artifacts.toolchain import tree_toolchain
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.kernels import read_config, setting_options

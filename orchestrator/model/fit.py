@@ -14,7 +14,7 @@ from orchestrator.catalog.price_list import (
     Input,
     PriceList,
 )
-from orchestrator.catalog.reference import reference_tables
+from orchestrator.catalog.published_tables import reference_tables
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.model.modelled_time import nanoseconds
 from orchestrator.model.price_file import PriceFile

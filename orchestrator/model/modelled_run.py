@@ -17,7 +17,7 @@ from orchestrator.catalog.price_list import (
     priced_cpus,
 )
 from orchestrator.catalog.probes import probes
-from orchestrator.catalog.reference import reference_tables
+from orchestrator.catalog.published_tables import reference_tables
 from orchestrator.errors import ConfigError, EvidenceError, LabError, UsageError
 from orchestrator.model.modelled_time import modelled_time
 from orchestrator.model.price_file import PriceFile, load_price_file, price_sources

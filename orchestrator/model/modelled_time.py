@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orchestrator.catalog.price_list import Constant, Input, PriceList
-from orchestrator.catalog.reference import reference_table
+from orchestrator.catalog.published_tables import reference_table
 
 _RESOLUTION = {"ns": 0.5, "us": 5.0}
 """Half of the last printed digit of the documents' figures (whole ns, and us to two decimals), in nanoseconds."""

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.catalog.data import CatalogEntry, choices_sentence, unknown
 from orchestrator.catalog.price_list import Constant, Declaration, Fitted, PriceList, priced_cpus
-from orchestrator.catalog.reference import reference_table, reference_tables
+from orchestrator.catalog.published_tables import reference_table, reference_tables
 from orchestrator.errors import ConfigError, HostError, UsageError
 from orchestrator.experiment.problems import DataOrigins, Problem, config_error, problems_of, shown
 from orchestrator.experiment.source import KeyPath, read_source

@@ -10,7 +10,7 @@ from orchestrator.catalog.price_list import (
     Input,
 )
 from orchestrator.catalog.probes import BASELINE, published_column
-from orchestrator.catalog.reference import reference_tables
+from orchestrator.catalog.published_tables import reference_tables
 from orchestrator.errors import EvidenceError
 from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellRecord, InstructionClass, RunRecord

@@ -24,8 +24,8 @@ from orchestrator.nightly.night import (
     verdict,
 )
 from orchestrator.plain_text import plain_line, shown
-from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.summary import summary
+from orchestrator.report.table_report import ReportRegistry
 from orchestrator.report.text import ascii_text
 from orchestrator.results.recorded_provenance import RecordedProvenance, kernel_versions
 

@@ -24,8 +24,8 @@ from orchestrator.plain_text import counted, cut, shown
 from orchestrator.profile.stored.profile_difference import SymbolDifference
 from orchestrator.program import command
 from orchestrator.report.figures import COUNTED, figure, signed_figure, unit_name
-from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.summary import summary
+from orchestrator.report.table_report import ReportRegistry
 from orchestrator.results.cell_filters import only
 from orchestrator.results.contract import PER_CALL, PER_LOOP, CellRecord, Status, all_ok
 from orchestrator.results.faults import storage_faults

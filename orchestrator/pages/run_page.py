@@ -25,13 +25,13 @@ from orchestrator.report.claims import Assessment, all_claims, assess
 from orchestrator.report.figures import NOTHING, figure
 from orchestrator.report.html.frame import PAGE, AttachedFile, NavigationLink, Page, render
 from orchestrator.report.html.pictures import NOT_DRAWN, can_draw, chart_picture, inline_picture
-from orchestrator.report.kind import ReportRegistry, published_overhead, run_tables
 from orchestrator.report.modelled_forms import TimesView
 from orchestrator.report.modelled_sheets import modelled_sheets
 from orchestrator.report.output import Output
 from orchestrator.report.run_view import RunView
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.summary import summary
+from orchestrator.report.table_report import ReportRegistry, published_overhead, run_tables
 from orchestrator.results.contract import CellRecord, RunRecord, TextEvidence
 from orchestrator.results.recorded_provenance import BootProvenance, RecordedProvenance
 from orchestrator.results.run_files import (

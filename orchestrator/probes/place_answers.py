@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import loaded_code
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import LabError
 from orchestrator.probes.placement import FunctionPlaces, Possibility, Technique, impossible, technique_of

@@ -10,8 +10,8 @@ from typing import NamedTuple, get_args
 
 from orchestrator.arch import Arch
 from orchestrator.artifacts.kernel_code import KernelCode
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.kernels import without_option
 from orchestrator.catalog.probes import RecorderKind, RecorderName, standard_events

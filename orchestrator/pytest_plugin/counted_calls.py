@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.benchmarks.calls.call_programs import Calls
 from orchestrator.benchmarks.calls.call_results import always_failing, summary
 from orchestrator.benchmarks.calls.samples import Measurement

@@ -21,10 +21,10 @@ import pytest
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.debug_info import kernel_debug_info, module_debug_info
 from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, KernelCode
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import module_code
 from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.qemu_plugins import qemu_plugin
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.errors import EvidenceError, LabError, UsageError
 from orchestrator.files import write_whole
 from orchestrator.guest.guest import Guest

@@ -23,7 +23,7 @@ from orchestrator.pytest_plugin.session import (
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.build_context import BuildContext
-    from orchestrator.artifacts.kernels import Kernel
+    from orchestrator.artifacts.ready_kernels import Kernel
     from orchestrator.guest.machine import Machine
     from orchestrator.library.tested_guest import KernelModules, TestedGuest
     from orchestrator.pytest_plugin.guest_factory import GuestFactory
@@ -102,7 +102,7 @@ def _guest_pool(
 @pytest.fixture
 def guest_kernel(request: pytest.FixtureRequest, workshop: BuildContext, _guest_choice: object) -> Kernel:
     """The kernel of the test's guest: to build modules against, to read its configuration."""
-    from orchestrator.artifacts.kernels import ready_kernel
+    from orchestrator.artifacts.ready_kernels import ready_kernel
 
     with sentences(request.config):
         return ready_kernel(workshop, guest_spec_of(request).kernel_spec)

@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.initramfs import disk_drivers
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.errors import UsageError
 from orchestrator.guest.hub import Hub
 from orchestrator.library.tested_guest import TestedGuest

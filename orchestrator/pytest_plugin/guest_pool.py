@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.errors import GuestError, LabError
 from orchestrator.guest.guest import Guest, State
 from orchestrator.guest.machine import Machine

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from orchestrator.arch import ARCHITECTURES
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.artifacts.user_programs import compiled_workload
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.call_benchmark import CallsBenchmark

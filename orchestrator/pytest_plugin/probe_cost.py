@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.benchmarks.calls.calls_table import CallsTable
 from orchestrator.benchmarks.calls.kind import KIND as CALLS
 from orchestrator.benchmarks.calls.measurement import measure_call

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from orchestrator.profile.stored.profile_difference import ProfileDifference
 from orchestrator.profile.stored.profiles_json import PrintedDifference
 from orchestrator.results.bisection_result import BisectionResult, Tried
-from orchestrator.results.commits import Commit
+from orchestrator.results.commit_heads import Commit
 from orchestrator.results.printed_json import Printed
 
 

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TypeVar
 
 from orchestrator.catalog.probes import BASELINE, probes
-from orchestrator.catalog.reference import (
+from orchestrator.catalog.published_tables import (
     ChangeClaim,
     Claim,
     ClaimClock,
@@ -29,8 +29,8 @@ from orchestrator.program import PROGRAM
 from orchestrator.report.columns import Columns, columns_of
 from orchestrator.report.figures import BELOW_ZERO, NOTHING, UNDECIDED, number, ratio_figure
 from orchestrator.report.grid import Grid
-from orchestrator.report.kind import FIT, INDICATION, CellGroup, ReportRegistry, cell_groups
 from orchestrator.report.proofs import traps_per_hit
+from orchestrator.report.table_report import FIT, INDICATION, CellGroup, ReportRegistry, cell_groups
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.modelled import ModelledCell, ModelledRun
 from orchestrator.results.parameters import PROBE_BYTES_EXTRA, PROBE_BYTES_PLAIN

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from orchestrator.report.history_sheets import ExplainedStep
 from orchestrator.results.contract import Clock, Status, Unit
-from orchestrator.results.history import HistoryPoint, Quantity
+from orchestrator.results.cost_history import HistoryPoint, Quantity
 from orchestrator.results.history_steps import Steps
 from orchestrator.results.printed_json import Printed
 from orchestrator.results.recorded_provenance import ProvenanceDifference

@@ -18,9 +18,9 @@ from orchestrator.report.footnotes import Footnote
 from orchestrator.report.grid import Grid
 from orchestrator.report.sheet import Sheet, shared_parts
 from orchestrator.results.bisection_result import BisectionResult, Tried
-from orchestrator.results.commits import Commit
+from orchestrator.results.commit_heads import Commit
 from orchestrator.results.contract import Interval
-from orchestrator.results.history import History, HistoryPoint, Metric
+from orchestrator.results.cost_history import History, HistoryPoint, Metric
 from orchestrator.results.history_steps import HistoryStep, Steps
 from orchestrator.results.recorded_provenance import ProvenanceDifference
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from orchestrator.report.claims import ClaimsLayout, ClaimsPart, assess, decided_claims
 from orchestrator.report.footnotes import Footnote
 from orchestrator.report.grid import Grid
-from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.run_sheets import NO_CELLS, sheets
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.summary import summary
+from orchestrator.report.table_report import ReportRegistry
 from orchestrator.results.contract import RunRecord
 
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@<!-- -->", "#": "#<!-- -->"}

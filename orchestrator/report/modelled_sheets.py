@@ -15,14 +15,14 @@ from pydantic import TypeAdapter
 from orchestrator.catalog.cpus import CacheGeometry, CpuCaches, Tlb, cpu
 from orchestrator.catalog.data import CatalogEntry, read
 from orchestrator.catalog.probes import probes, published_column
-from orchestrator.catalog.reference import ReferenceTable, reference_tables
+from orchestrator.catalog.published_tables import ReferenceTable, reference_tables
 from orchestrator.report.claims import Assessment
 from orchestrator.report.columns import Column, Columns
 from orchestrator.report.figures import NOTHING, published_figure
 from orchestrator.report.highlights import Highlight, Rank
-from orchestrator.report.kind import source
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.summary import contradicted, most_important
+from orchestrator.report.table_report import source
 from orchestrator.results.modelled import CpuPrices, ModelledCell, ModelledRun, Price
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orchestrator.report.footnotes import Footnote, shared_key
-from orchestrator.report.kind import ReportRegistry, run_tables
 from orchestrator.report.sheet import Sheet
+from orchestrator.report.table_report import ReportRegistry, run_tables
 from orchestrator.results.contract import RunRecord
 
 NO_CELLS = "No cell of this run has an outcome yet."

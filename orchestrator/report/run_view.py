@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orchestrator.report.claims import ClaimsLayout, decided_claims
-from orchestrator.report.kind import ReportRegistry
+from orchestrator.report.table_report import ReportRegistry
 from orchestrator.results.runs import Run
 
 

@@ -14,7 +14,7 @@ from orchestrator.plain_text import counted, cut, shown
 from orchestrator.report.claims import Assessment, Verdict, assess
 from orchestrator.report.footnotes import by_reason
 from orchestrator.report.highlights import Highlight, Rank
-from orchestrator.report.kind import ReportRegistry, run_tables
+from orchestrator.report.table_report import ReportRegistry, run_tables
 from orchestrator.results.contract import RunRecord
 from orchestrator.results.parameters import IMPLIED_OPTIONS, USUAL_PARAMETERS
 

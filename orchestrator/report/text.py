@@ -15,11 +15,11 @@ from orchestrator.report.chart import IN_ASCII
 from orchestrator.report.claims import ClaimsLayout, ClaimsPart, Verdict, assess, decided_claims
 from orchestrator.report.footnotes import Footnote
 from orchestrator.report.grid import GAP
-from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.proofs import ProofList
 from orchestrator.report.run_sheets import NO_CELLS, sheets
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.summary import summary
+from orchestrator.report.table_report import ReportRegistry
 from orchestrator.results.contract import RunRecord
 
 _WIDEST_PROSE = 100

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.results.commits import Commit
+from orchestrator.results.commit_heads import Commit
 
 
 @dataclass(frozen=True)

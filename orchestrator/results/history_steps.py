@@ -18,7 +18,7 @@ from statistics import median
 
 from orchestrator.errors import LabError
 from orchestrator.plain_text import counted
-from orchestrator.results.history import History, HistoryPoint, Metric
+from orchestrator.results.cost_history import History, HistoryPoint, Metric
 from orchestrator.results.recorded_provenance import (
     UNREADABLE,
     ProvenanceDifference,

@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.artifacts.sources import UserSource
 from orchestrator.errors import LabError, UnsupportedError
 from orchestrator.experiment.cell import Cell
@@ -24,8 +24,8 @@ from orchestrator.guest.machine import Machine
 from orchestrator.profile.stored import profile_files
 from orchestrator.results.contract import CellRecord, Status
 from orchestrator.results.faults import storage_faults
-from orchestrator.run.events import CellBegan, CellRecorded, Event, Progress
-from orchestrator.run.guests import unwatched
+from orchestrator.run.boot_events import CellBegan, CellRecorded, Event, Progress
+from orchestrator.run.guest_start import unwatched
 from orchestrator.steps import step
 
 ArtifactSource = Callable[[str, Mapping[str, object], str, Callable[[Path], None]], Artifact | None]

@@ -12,7 +12,7 @@ from orchestrator.artifacts.submodules import SubmoduleError
 from orchestrator.errors import LabError, UsageError
 from orchestrator.program import PROGRAM
 from orchestrator.results.bisection_result import BisectionResult, Measured, Tried
-from orchestrator.results.commits import Commit
+from orchestrator.results.commit_heads import Commit
 
 # git 2.39 prints the word as it is, git 2.55 in quotes.
 _FIRST_BAD = re.compile(r"^# first '?bad'? commit: \[([0-9a-f]{40,64})\]", re.MULTILINE)

@@ -18,8 +18,8 @@ from orchestrator.experiment.cell import Cell
 from orchestrator.guest.guest_files import remove_leftovers
 from orchestrator.results.faults import check_room
 from orchestrator.run.benchmark_kind import Refused, Session, failed
+from orchestrator.run.boot_events import CellRecorded
 from orchestrator.run.cell_records import compared, without_number
-from orchestrator.run.events import CellRecorded
 
 
 def run_boot(session: Session) -> None:

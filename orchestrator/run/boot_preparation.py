@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
+from orchestrator.artifacts.ready_kernels import Kernel, ready_kernel
 from orchestrator.experiment.plan import Boot
 from orchestrator.run.benchmark_kind import BenchmarkKind, BootArtifacts, Ready, unsupported
 from orchestrator.run.machines import counting, machine_of

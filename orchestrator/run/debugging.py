@@ -19,9 +19,9 @@ from elftools.elf.sections import SymbolTableSection
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.debug_info import kernel_debug_info, module_debug_info
 from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, VMLINUX
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.machine_code import decoded
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.catalog.data import did_you_mean
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.deadline import uncounted

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
 from orchestrator.probes.placement import BLACKLIST, BLACKLIST_MAX

@@ -8,8 +8,8 @@ from dataclasses import replace
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.guest_disks import ready_disks
 from orchestrator.artifacts.initramfs import initramfs
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.qemu_plugins import qemu_plugin
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.catalog.cpus import CpuModel, cpu, cpu_caches, cpus
 from orchestrator.catalog.data import unknown
 from orchestrator.catalog.kernels import KernelSpec

@@ -25,7 +25,7 @@ from orchestrator.errors import LabError, UsageError
 from orchestrator.files import sha256_of, write_whole
 from orchestrator.guest.qemu_facts import qemu_version
 from orchestrator.run.benchmark_kind import BootArtifacts, Prepared
-from orchestrator.run.events import GuestBooted
+from orchestrator.run.boot_events import GuestBooted
 from orchestrator.version import __version__
 
 _FILE = "provenance.json"

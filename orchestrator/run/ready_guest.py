@@ -17,10 +17,10 @@ from orchestrator.probes.kernel_text import KernelText
 from orchestrator.probes.symbols import Symbols
 from orchestrator.results.contract import CellRecord, valid_result
 from orchestrator.run.benchmark_kind import BootArtifacts, Session
+from orchestrator.run.boot_events import GuestBooted
 from orchestrator.run.cell_records import changed, without_number
-from orchestrator.run.events import GuestBooted
 from orchestrator.run.guest_checks import check_cpus, wait_for_clocksource
-from orchestrator.run.guests import load_kernel_modules, start_guest, unwatched
+from orchestrator.run.guest_start import load_kernel_modules, start_guest, unwatched
 from orchestrator.steps import step
 
 

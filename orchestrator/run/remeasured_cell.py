@@ -22,9 +22,9 @@ from orchestrator.results.recorded_provenance import provenance_differences, pro
 from orchestrator.results.runs import EXPERIMENT_FILE, Run
 from orchestrator.run.benchmark_kind import BenchmarkKind, BootArtifacts, BootTask, Ready, Session
 from orchestrator.run.boot import run_boot
+from orchestrator.run.boot_events import CellRecorded, Event, GuestBooted, Progress
 from orchestrator.run.boot_preparation import prepare
-from orchestrator.run.events import CellRecorded, Event, GuestBooted, Progress
-from orchestrator.run.guests import unwatched
+from orchestrator.run.guest_start import unwatched
 from orchestrator.run.provenance import Provenance, host_facts
 from orchestrator.run.runner import resolve_in_guests
 

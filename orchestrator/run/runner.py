@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.diagnostics import is_of_code
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.artifacts.saved_guests import qemu_digests
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import ConfigError, HostError, LabError, UsageError
@@ -40,10 +40,11 @@ from orchestrator.run.benchmark_kind import (
     BootTask,
     Refused,
 )
+from orchestrator.run.boot_events import CellBegan, CellRecorded, Event, GuestBooted, Progress
 from orchestrator.run.boot_preparation import prepare
 from orchestrator.run.cell_records import compared
-from orchestrator.run.events import CellBegan, CellRecorded, Event, GuestBooted, Progress
-from orchestrator.run.executor import Executor, Job, JobEnded, LocalExecutor
+from orchestrator.run.executor import Executor, Job, JobEnded
+from orchestrator.run.local_executor import LocalExecutor
 from orchestrator.run.plan_check import check_plan
 from orchestrator.run.provenance import Provenance, host_facts
 from orchestrator.steps import LOG_NAME, step_echo, step_log

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.artifacts.unattended_initramfs import OUTPUT, STATUS, progress, write_work
 from orchestrator.errors import EvidenceError, GuestError, GuestHang, UnsupportedError
 from orchestrator.guest.console import QUOTED_LINES
@@ -24,7 +24,7 @@ from orchestrator.profile.counted.places import kernel_start
 from orchestrator.results.contract import TextEvidence, valid_result
 from orchestrator.results.faults import storage_faults
 from orchestrator.run.benchmark_kind import Session
-from orchestrator.run.events import GuestBooted
+from orchestrator.run.boot_events import GuestBooted
 from orchestrator.run.guest_checks import (
     EARLY_CLOCKSOURCE,
     check_clocksource,

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.diagnostics import warning_note
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource, Value, render, render_own
 from orchestrator.artifacts.modules import (
     Module,
@@ -19,6 +18,7 @@ from orchestrator.artifacts.modules import (
     prebuilt,
     with_needed,
 )
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.artifacts.sources import UserSource, folder_source, line_source, user_source
 from orchestrator.catalog.image_recipes import SUFFIX
 from orchestrator.catalog.probes import PREFIX, ProbeKind, written

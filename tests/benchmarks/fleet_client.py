@@ -26,13 +26,13 @@ from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import Boot, plan
 from orchestrator.files import ScratchFolder
 from orchestrator.fleet import trust
-from orchestrator.fleet.executor import fleet_executor
+from orchestrator.fleet.fleet_executor import fleet_executor
 from orchestrator.fleet.key import read_key
 from orchestrator.paths import cache_dir
 from orchestrator.run.benchmark_kind import BootArtifacts, BootTask, Session
 from orchestrator.run.boot import run_boot
+from orchestrator.run.boot_events import CellBegan, CellRecorded, Event, GuestBooted
 from orchestrator.run.boot_preparation import prepare
-from orchestrator.run.events import CellBegan, CellRecorded, Event, GuestBooted
 from orchestrator.run.executor import Job, JobEnded
 
 

@@ -23,7 +23,7 @@ from orchestrator.fleet.worker import Boots, FleetWorker, Send
 from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import BenchmarkKind, BootTask
-from orchestrator.run.events import CellBegan, CellRecorded, Event, GuestBooted, Progress
+from orchestrator.run.boot_events import CellBegan, CellRecorded, Event, GuestBooted, Progress
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,8 +23,8 @@ from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import BootArtifacts, BootTask, Ready, Session
 from orchestrator.run.boot import run_boot
+from orchestrator.run.boot_events import CellRecorded, Event, GuestBooted
 from orchestrator.run.boot_preparation import prepare
-from orchestrator.run.events import CellRecorded, Event, GuestBooted
 
 KERNEL = "lab-i386-up"
 PROBES = ["none", "kprobe", "kprobe-plain", "kprobe-optimized"]

@@ -22,11 +22,11 @@ import pytest
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.initramfs import initramfs
-from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.artifacts.ready_kernels import Kernel, ready_kernel
 from orchestrator.catalog.kernels import kernels
 from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.guest.guest import Guest
-from orchestrator.run.guests import start_guest
+from orchestrator.run.guest_start import start_guest
 from orchestrator.run.machines import machine_for
 
 pytestmark = pytest.mark.qemu

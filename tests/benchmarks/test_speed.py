@@ -21,14 +21,14 @@ import pytest
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.initramfs import initramfs
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import GuestPanic
 from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
-from orchestrator.run.guests import start_guest
+from orchestrator.run.guest_start import start_guest
 from orchestrator.run.machines import machine_for
 
 ROUNDS = 5

@@ -9,7 +9,7 @@ from example_kind.benchmark import BENCHMARK, EMPTY
 from example_kind.measurement import measure_reading
 from example_kind.table import ReadingCell, ReadingTable, ReadingTask
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.experiment.table_kind import BenchmarkEntry
 from orchestrator.results.contract import PER_RUN, CellRecord

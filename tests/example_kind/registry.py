@@ -9,7 +9,7 @@ from orchestrator.benchmarks import registry
 
 if TYPE_CHECKING:
     from orchestrator.experiment.kind_registry import KindRegistry
-    from orchestrator.report.kind import ReportRegistry
+    from orchestrator.report.table_report import ReportRegistry
     from orchestrator.run.benchmark_kind import BenchmarkKind
 
 
@@ -24,6 +24,6 @@ def kinds() -> KindRegistry[BenchmarkKind]:
 def reports() -> ReportRegistry:
     """Every kind, as a report needs it."""
     from example_kind.report import REPORT
-    from orchestrator.report.kind import ReportRegistry
+    from orchestrator.report.table_report import ReportRegistry
 
     return ReportRegistry([*registry.reports().kinds, REPORT])

@@ -11,9 +11,9 @@ from orchestrator.report.columns import Column, cell_columns
 from orchestrator.report.figures import NOTHING, figure, unit_name
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.highlights import Highlight, overhead_findings
-from orchestrator.report.kind import CellGroup, TableReport, file_name, processors, unit_meaning
 from orchestrator.report.proofs import CellProof, ProofList
 from orchestrator.report.sheet import Sheet
+from orchestrator.report.table_report import CellGroup, TableReport, file_name, processors, unit_meaning
 from orchestrator.results.contract import CellRecord, WorkEvidence
 
 _DIGEST = 16

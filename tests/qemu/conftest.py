@@ -18,7 +18,7 @@ from module_maker import ModuleMaker
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.artifacts.ready_kernels import Kernel, ready_kernel
 from orchestrator.benchmarks.system.work import SystemTask, system_inputs, system_work
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import HostError

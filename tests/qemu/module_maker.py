@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource, Value, check_parameters, render
 from orchestrator.artifacts.modules import Module, build_modules
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.errors import BuildError
 
 _ROGUES = Path(__file__).with_name("modules")

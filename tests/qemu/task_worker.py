@@ -11,8 +11,8 @@ from multiprocessing.connection import Connection
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.run.benchmark_kind import BootTask, Session
 from orchestrator.run.boot import run_boot
+from orchestrator.run.boot_events import Event
 from orchestrator.run.boot_preparation import prepare
-from orchestrator.run.events import Event
 
 
 def do_task(task: BootTask, context: BuildContext, emit: Callable[[Event], None]) -> None:

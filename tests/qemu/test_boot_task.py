@@ -22,7 +22,7 @@ from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import EvidenceError
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import BootTask
-from orchestrator.run.events import CellBegan, CellRecorded, Event, GuestBooted
+from orchestrator.run.boot_events import CellBegan, CellRecorded, Event, GuestBooted
 from orchestrator.run.ready_guest import ReadyGuest
 
 pytestmark = pytest.mark.qemu

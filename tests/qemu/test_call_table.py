@@ -12,7 +12,7 @@ import pytest
 from command_line import CommandLine
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import CALL_PREFIX
 from orchestrator.cost.call_table import TableCall, call_table

@@ -12,7 +12,7 @@ from command_line import QUICKSTART, REDUCED, CommandLine, objects
 from probe_repository import EXPERIMENT, KERNEL, commit, git, make_repository
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.kernels import kernels
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels(KERNEL)]

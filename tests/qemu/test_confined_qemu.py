@@ -18,7 +18,7 @@ from other_users import TRACED, as_ordinary_user, is_readable_to_all
 
 import orchestrator
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.kernels import kernels
 from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.guest.confinement import USERS, confinement_here

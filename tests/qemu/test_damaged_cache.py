@@ -11,7 +11,7 @@ from command_line import CommandLine
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.initramfs import initramfs
-from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.artifacts.ready_kernels import Kernel, ready_kernel
 from orchestrator.catalog.kernels import kernels
 from orchestrator.paths import cache_dir
 

@@ -12,7 +12,7 @@ from djprobe_trial import Trial, insert, trial_module
 from elsewhere import ELSEWHERE
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.errors import CommandFailed, GuestError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import check_taint

@@ -14,8 +14,8 @@ import pytest
 from djprobe_trial import NAME, Trial, insert, trial_module
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.catalog.kernels import kernels
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import check_taint

@@ -11,7 +11,7 @@ import pytest
 from command_line import CommandLine
 
 from orchestrator.benchmarks.registry import reports
-from orchestrator.catalog.reference import claims
+from orchestrator.catalog.published_tables import claims
 from orchestrator.paths import data_dir
 from orchestrator.report.claims import Verdict, assess
 from orchestrator.results.contract import RunRecord

@@ -17,8 +17,8 @@ from djprobe_trial import Trial, insert
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import GuestError
 from orchestrator.experiment.guest_spec import GuestSpec

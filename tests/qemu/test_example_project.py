@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.kernels import kernels
 from orchestrator.paths import cache_dir
 

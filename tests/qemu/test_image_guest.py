@@ -18,14 +18,14 @@ from other_users import TRACED
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.disk_images import ready_image
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.image_recipes import image
 from orchestrator.errors import GuestExit, UsageError
 from orchestrator.experiment.guest_spec import guest_spec
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine
 from orchestrator.paths import data_dir
-from orchestrator.run.guests import start_guest
+from orchestrator.run.guest_start import start_guest
 from orchestrator.run.machines import machine_for
 
 pytestmark = pytest.mark.qemu

@@ -22,7 +22,7 @@ from module_maker import ModuleMaker
 from needed_images import needed_image
 
 from orchestrator.artifacts.kernel_config import MAINLINE_HASH_BITS
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.catalog.probes import probes
 from orchestrator.probes.arming import module_attached

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.errors import GuestError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import check_taint

@@ -16,7 +16,7 @@ from elsewhere import ELSEWHERE
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernel_source import kernel_source
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.errors import UnsupportedError, UsageError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_tests import program_results

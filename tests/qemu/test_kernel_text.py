@@ -22,7 +22,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.probes.kernel_text import KernelText
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import BootTask
-from orchestrator.run.events import CellRecorded, Event, GuestBooted
+from orchestrator.run.boot_events import CellRecorded, Event, GuestBooted
 from orchestrator.run.ready_guest import ReadyGuest
 
 MODULES = Path(__file__).with_name("modules")

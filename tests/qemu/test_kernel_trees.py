@@ -10,8 +10,8 @@ from command_line import CommandLine
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernel_source import kernel_source
-from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.artifacts.own_kernel_build import TreeBuild, lacking_for_mechanisms
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.kernels import DRIVERS, kernel, lacking_options, read_config
 from orchestrator.errors import HostError
 

@@ -14,7 +14,7 @@ from elftools.elf.elffile import ELFFile
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernel_config import features
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel, kernels
 from orchestrator.experiment.guest_spec import GuestSpec

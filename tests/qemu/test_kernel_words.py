@@ -10,7 +10,7 @@ import pytest
 from command_line import CommandLine
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel, kernels
 
 pytestmark = pytest.mark.qemu

@@ -13,9 +13,9 @@ from experiment_boot import boot_of, boot_of_calls
 from orchestrator.artifacts import kbuild
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_source import ModuleSource, render
 from orchestrator.artifacts.modules import Module, build_modules
+from orchestrator.artifacts.ready_kernels import Kernel, ready_kernel
 from orchestrator.benchmarks.calls import preparation
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import probes, recorder_kinds

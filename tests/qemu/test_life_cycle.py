@@ -13,8 +13,8 @@ import pytest
 from command_line import qemus_in
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.catalog.cpus import qemu_cpu
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import (

@@ -18,7 +18,7 @@ from orchestrator.benchmarks.scaling.scaling_cells import ScalingCells, row_of
 from orchestrator.errors import GuestError
 from orchestrator.paths import data_dir
 from orchestrator.probes.loading import load
-from orchestrator.report.kind import cell_groups
+from orchestrator.report.table_report import cell_groups
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.statistics import growth
 from orchestrator.run.ready_guest import ReadyGuest

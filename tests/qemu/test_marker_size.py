@@ -8,7 +8,7 @@ from elsewhere import ELSEWHERE
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.benchmarks.markers.code_size import marker_sizes, read_object
 from orchestrator.benchmarks.markers.rows import marker_benchmarks
 from orchestrator.catalog.kernels import kernels

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.modules import folder_modules, user_modules
+from orchestrator.artifacts.ready_kernels import Kernel, ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import BuildError
 

@@ -11,9 +11,9 @@ import pytest
 from djprobe_trial import insert
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource, Value, render
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import CommandFailed, GuestError
 from orchestrator.guest.guest import Guest

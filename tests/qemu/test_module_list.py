@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel
 from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.files import Entry, archive

@@ -11,14 +11,14 @@ import pytest
 from experiment_boot import artifacts_of, boot_of_calls
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.artifacts.machine_code import decoded
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import kernels
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import BootTask, Session
 from orchestrator.run.boot import run_boot
-from orchestrator.run.events import CellRecorded, Event, GuestBooted
+from orchestrator.run.boot_events import CellRecorded, Event, GuestBooted
 
 KERNEL = "lab-i386-up"
 CALLED, ALSO_CALLED, NEVER = "__ia32_sys_gettimeofday", "ktime_get_real_ts64", "__ia32_sys_sethostname"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.kernels import kernels, kernels_by_option
 
 pytestmark = pytest.mark.qemu

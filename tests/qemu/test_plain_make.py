@@ -14,7 +14,7 @@ from elsewhere import ELSEWHERE
 from gettimeofday import gettimeofday
 
 from orchestrator.artifacts.compiler import build_environment
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import data_dir

@@ -14,7 +14,7 @@ from command_line import CommandLine
 from djprobe_trial import Trial, insert, trial_module
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import KPROBES_LIST
 from orchestrator.probes.placement import DECIDED_AT_BOOT, TECHNIQUES, FunctionPlaces, ProbePlace, answered, places_of

@@ -29,8 +29,8 @@ from orchestrator.profile.stored.profile_files import load_profile
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import BootTask, Session
 from orchestrator.run.boot import run_boot
+from orchestrator.run.boot_events import CellRecorded, Event, GuestBooted
 from orchestrator.run.boot_preparation import prepare
-from orchestrator.run.events import CellRecorded, Event, GuestBooted
 from orchestrator.run.ready_guest import ready_guest
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]

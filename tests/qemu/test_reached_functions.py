@@ -10,7 +10,7 @@ import pytest
 from command_line import CommandLine
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.cost.call_table import call_table
 from orchestrator.cost.counted_table import counted_part, counted_table, table_parts

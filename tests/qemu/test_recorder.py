@@ -13,9 +13,9 @@ import pytest
 from module_maker import ModuleMaker
 
 from orchestrator.arch import Arch
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource, render
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.benchmarks.system import measurement as recording_cells
 from orchestrator.catalog.probes import RecorderName, recorder_kinds, standard_events
 from orchestrator.errors import EvidenceError

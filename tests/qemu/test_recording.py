@@ -13,8 +13,8 @@ from elsewhere import ELSEWHERE
 from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource, Value, render
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.benchmarks.calls.benchmarks import Entry, benchmarks
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, GuestError

@@ -10,7 +10,7 @@ import pytest
 from command_line import qemus_in
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import UnsupportedError
 from orchestrator.experiment.guest_spec import GuestSpec

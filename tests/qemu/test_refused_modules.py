@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.errors import LabError
 from orchestrator.guest.guest import Guest
 from orchestrator.library.guest_modules import GuestModules

@@ -24,7 +24,7 @@ from other_users import TRACED
 from orchestrator.artifacts import digests, saved_guests
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.image_recipes import image
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import probes
@@ -38,9 +38,9 @@ from orchestrator.guest.saved_state import SavedGuest
 from orchestrator.guest.saving_and_restoring import save_guest
 from orchestrator.paths import cache_dir, data_dir
 from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX
-from orchestrator.run import guests
+from orchestrator.run import guest_start
 from orchestrator.run.guest_checks import OtherPace
-from orchestrator.run.guests import start_guest
+from orchestrator.run.guest_start import start_guest
 from orchestrator.run.machines import machine_for
 from orchestrator.run.ready_guest import ReadyGuest, ready_guest
 
@@ -83,7 +83,7 @@ def own_cache(tmp_path: Path, workshop: BuildContext) -> Path:
 @pytest.fixture
 def context(own_cache: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) -> BuildContext:
     """What builds artifacts on the test's own cache."""
-    monkeypatch.setattr(guests, "_given_up", set())
+    monkeypatch.setattr(guest_start, "_given_up", set())
     return BuildContext(Cache(own_cache), warn=said.append)
 
 
@@ -225,7 +225,7 @@ def test_on_another_clock_the_time_is_right_and_the_pool_another(
         if wrong:
             raise wrong.pop()
 
-    monkeypatch.setattr("orchestrator.run.guests.check_pace", check_once_in_vain)
+    monkeypatch.setattr("orchestrator.run.guest_start.check_pace", check_once_in_vain)
     for _ in range(2):
         with start_guest(context, Guest(machine_of(context, "tcg"), tmp_path)) as guest:
             assert guest.restored_from is not None
@@ -241,7 +241,7 @@ def test_on_another_clock_the_time_is_right_and_the_pool_another(
 def test_guest_whose_clock_has_another_pace_is_not_saved(
     context: BuildContext, tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guests, "_BOOTS", 1)
+    monkeypatch.setattr(guest_start, "_BOOTS", 1)
     wrong = replace(machine_of(context, "tcg"), extra_parameters=("tsc_early_khz=100000",))
     with start_guest(context, Guest(wrong, tmp_path)) as guest:
         assert guest.restored_from is None

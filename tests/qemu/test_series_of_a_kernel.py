@@ -16,7 +16,7 @@ from probe_repository import KERNEL, commit, git
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.git_tree import GitTree
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.kernels import kernels
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels(KERNEL)]

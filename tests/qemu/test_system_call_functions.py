@@ -11,7 +11,7 @@ from elsewhere import ELSEWHERE
 from orchestrator.arch import Arch
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.dispatch import dispatched
-from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.artifacts.ready_kernels import Kernel, ready_kernel
 from orchestrator.benchmarks.calls.benchmarks import Entry
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.system_calls import system_calls

@@ -11,8 +11,8 @@ import pytest
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.artifacts.unattended_initramfs import OUTPUT, STATUS, write_work
 from orchestrator.benchmarks.system.work import (
     REPORT,

@@ -11,7 +11,7 @@ from experiment_boot import boot_of_calls, measured_call, prepared_for
 from needed_images import needed_image
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.tools import TOOLS_IMAGE, tool_command
 from orchestrator.cost.call_table import call_table

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.artifacts.unattended_initramfs import FOLDER, OUTPUT, STATUS
 from orchestrator.catalog.kernels import kernel
 from orchestrator.deadline import Deadline

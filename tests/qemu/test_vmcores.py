@@ -14,8 +14,8 @@ from command_line import CommandLine
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.debug_info import kernel_debug_info, module_debug_info
-from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.modules import Module, user_modules
+from orchestrator.artifacts.ready_kernels import Kernel, ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
 
 drgn = pytest.importorskip("drgn", reason="drgn opens the vmcores: pip install drgn")

@@ -19,7 +19,7 @@ from held import Holdings
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.kernels import kernels
 from orchestrator.cli.main import app
 from orchestrator.errors import CommandTimeout, GuestError
@@ -28,7 +28,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.paths import cache_dir
 from orchestrator.report.drawing import svg_text
 from orchestrator.results.contract import RunRecord
-from orchestrator.run.guests import start_guest
+from orchestrator.run.guest_start import start_guest
 from orchestrator.run.machines import machine_for
 
 EXPERIMENT = Path(__file__).with_name("experiment.yaml")

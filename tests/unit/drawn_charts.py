@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from orchestrator.benchmarks.registry import reports
 from orchestrator.report.chart import BarChart, CurveChart
-from orchestrator.report.kind import charts
+from orchestrator.report.table_report import charts
 from orchestrator.results.contract import RunRecord
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.artifacts.toolchain import Toolchain
 from orchestrator.catalog.kernels import kernel as kernel_spec
 

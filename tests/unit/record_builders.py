@@ -12,7 +12,7 @@ from typing import Any
 from orchestrator.benchmarks.calls.benchmarks import capability_grants
 from orchestrator.benchmarks.markers.rows import marker_benchmarks
 from orchestrator.catalog.probes import probes, published_column
-from orchestrator.catalog.reference import reference_table
+from orchestrator.catalog.published_tables import reference_table
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.statistics import median
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from orchestrator.benchmarks.registry import reports
 from orchestrator.report.claims import ClaimsLayout, decided_claims
-from orchestrator.report.kind import ReportRegistry
+from orchestrator.report.table_report import ReportRegistry
 from orchestrator.report.text import print_table
 from orchestrator.results.contract import RunRecord
 

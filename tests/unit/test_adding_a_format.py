@@ -14,9 +14,9 @@ from documentation import ROOT
 from record_builders import cell, failed
 from stored_profiles import store_run
 
+from orchestrator.late_import import loaded
 from orchestrator.library import formats
 from orchestrator.library.formats import FORMATS, Format, Formats
-from orchestrator.loading import loaded
 
 PAGE = (ROOT / "docs" / "adding-a-format.md").read_text()
 WRITER, ENTRY = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

@@ -26,14 +26,14 @@ from orchestrator.experiment.file import load_experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.guest.machine import Machine
 from orchestrator.report.chart import BarChart
-from orchestrator.report.kind import charts
 from orchestrator.report.markdown import render_markdown
+from orchestrator.report.table_report import charts
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.statistics import median
 from orchestrator.run.benchmark_kind import BootArtifacts, BootTask, Prepared, Ready, Refused, Session
 from orchestrator.run.boot import run_boot
+from orchestrator.run.boot_events import CellRecorded, Event
 from orchestrator.run.cell_records import without_number
-from orchestrator.run.events import CellRecorded, Event
 
 CONFIG = Path(__file__).parents[1] / "example_kind" / "reading.yaml"
 FILES = """\

@@ -12,15 +12,15 @@ from user_trees import git
 
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.git_tree import GitTree
-from orchestrator.artifacts.kernels import UnusableTreeError
 from orchestrator.artifacts.own_kernel_build import TreeBuild
+from orchestrator.artifacts.ready_kernels import UnusableTreeError
 from orchestrator.errors import BuildError, ConfigError, HostError, LabError, UsageError
 from orchestrator.library.bisected_change import BisectedCell
 from orchestrator.library.commit_runs import CommitRuns
 from orchestrator.library.experiment_request import ExperimentRequest
 from orchestrator.library.lab import Lab
 from orchestrator.library.measurer import Measurer
-from orchestrator.results.commits import Commit
+from orchestrator.results.commit_heads import Commit
 from orchestrator.run.bisection import NotMeasured
 
 COMMIT = Commit("0" * 40, "change nothing", "A Person", "2026-11-22")

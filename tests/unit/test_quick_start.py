@@ -48,7 +48,7 @@ _OF_OTHER_COMMANDS = [
     "orchestrator.report.markdown",
     "orchestrator.report.summary",
     "orchestrator.report.text",
-    "orchestrator.results.history",
+    "orchestrator.results.cost_history",
     "orchestrator.results.modelled",
     "orchestrator.results.recorded_provenance",
     "paramiko",

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from host_toolchain import HOST_TOOLCHAIN
 
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.catalog.kernels import kernels
 
 _TINY = Path(__file__).parent / "artifacts" / "tiny"

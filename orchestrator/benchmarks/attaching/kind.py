@@ -17,8 +17,8 @@ from pydantic import BeforeValidator
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.guest_programs import bpf_tool
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.benchmarks.attaching import attach_parameters
 from orchestrator.benchmarks.attaching.rows import ALL, BENCHMARK, mechanism_of, mechanisms, row_name
 from orchestrator.catalog.kernels import without_option

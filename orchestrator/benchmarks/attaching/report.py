@@ -13,9 +13,9 @@ from orchestrator.report.figures import NOTHING, figure
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Row
 from orchestrator.report.highlights import Highlight, Rank
-from orchestrator.report.kind import CellGroup, TableReport, file_name, processors
 from orchestrator.report.proofs import proof_lists
 from orchestrator.report.sheet import Sheet
+from orchestrator.report.table_report import CellGroup, TableReport, file_name, processors
 from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.statistics import Growth, growth

@@ -15,7 +15,7 @@ from orchestrator.benchmarks.calls.call_results import Expected, phrase
 from orchestrator.benchmarks.calls.calls_table import CallsTable, FoundPoint
 from orchestrator.catalog.price_list import priced_cpus
 from orchestrator.catalog.probes import BASELINE, Handler, ProbeKind, probe_name, published_column, shortened
-from orchestrator.catalog.reference import reference_table
+from orchestrator.catalog.published_tables import reference_table
 from orchestrator.catalog.user_files import find_library
 from orchestrator.experiment.cell import Cell, module_parameters
 from orchestrator.experiment.fields import EXECUTED

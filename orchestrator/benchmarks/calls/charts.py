@@ -12,7 +12,7 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.chart import Bar, BarChart, Series
 from orchestrator.report.figures import figure, published_figure, unit_name
-from orchestrator.report.kind import (
+from orchestrator.report.table_report import (
     INDICATION,
     CellGroup,
     processors,

@@ -20,7 +20,7 @@ from orchestrator.profile.counted.counter import Counter as InstructionCounter
 from orchestrator.profile.stored.cell_profile import CellProfile, FunctionName, SymbolProfile
 from orchestrator.results.contract import Phrase, Record, valid_result
 from orchestrator.run.benchmark_kind import ArtifactSource, BootArtifacts
-from orchestrator.run.guests import unwatched
+from orchestrator.run.guest_start import unwatched
 from orchestrator.run.ready_guest import ReadyGuest, ready_guest
 
 _FILE = "executed.json"

@@ -10,7 +10,7 @@ from orchestrator.benchmarks.calls.tables.points_table import shows_points
 from orchestrator.catalog.probes import BASELINE, published_column
 from orchestrator.report.figures import NOTHING, figure, ratio_figure, signed_figure, unit_name
 from orchestrator.report.highlights import Highlight, Rank, cost
-from orchestrator.report.kind import (
+from orchestrator.report.table_report import (
     CellGroup,
     published,
 )

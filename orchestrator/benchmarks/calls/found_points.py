@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from orchestrator.artifacts.kernels import CODE_HINT, Kernel
+from orchestrator.artifacts.ready_kernels import CODE_HINT, Kernel
 from orchestrator.benchmarks.calls.calls_table import FoundPoint
 from orchestrator.benchmarks.calls.executed import Executed
 from orchestrator.errors import UsageError

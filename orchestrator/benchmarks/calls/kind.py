@@ -9,10 +9,10 @@ from itertools import product
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
 from orchestrator.artifacts.modules_disk import are_as_packed
 from orchestrator.artifacts.qemu_plugins import qemu_plugin
+from orchestrator.artifacts.ready_kernels import Kernel, ready_kernel
 from orchestrator.benchmarks.calls.benchmarks import benchmarks, capability_grants
 from orchestrator.benchmarks.calls.call_cells import CallCell, call_cells, profiled_cell
 from orchestrator.benchmarks.calls.call_programs import MOST_TURNS, Calls

@@ -21,7 +21,6 @@ from orchestrator.artifacts.function_entry import entry_offset, tracer_place
 from orchestrator.artifacts.guest_programs import bpf_tool
 from orchestrator.artifacts.image_files import ImageFile, file_of_image
 from orchestrator.artifacts.kernel_code import KernelCode
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import loaded_code
 from orchestrator.artifacts.module_source import Scalar, Value, check_parameters, render
 from orchestrator.artifacts.modules import Module, parameter_names
@@ -33,6 +32,7 @@ from orchestrator.artifacts.program_code import (
     find_in_program,
     obtain_library,
 )
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.artifacts.sources import UserSource, user_source
 from orchestrator.artifacts.user_programs import compiled_workload
 from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks, capability_grants

@@ -24,13 +24,13 @@ from orchestrator.benchmarks.calls.tables.points_table import name_at_point, poi
 from orchestrator.benchmarks.calls.tables.turns_table import shows_turns, turns_chart, turns_findings, turns_sheet
 from orchestrator.report.chart import Chart
 from orchestrator.report.highlights import Highlight, Rank, overhead_findings
-from orchestrator.report.kind import (
+from orchestrator.report.sheet import Sheet
+from orchestrator.report.table_report import (
     CellGroup,
     TableReport,
     file_name,
     values_of,
 )
-from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.parameters import (
     AT,

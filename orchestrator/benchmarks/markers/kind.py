@@ -13,8 +13,8 @@ from typing import Annotated, ClassVar
 
 from orchestrator.arch import JMP
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.benchmarks.markers.rows import BENCHMARK, PREFIX, MarkerRow, marker_benchmarks, marker_row
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.catalog.words import ProfilePart

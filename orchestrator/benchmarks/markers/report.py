@@ -16,9 +16,9 @@ from orchestrator.report.figures import NOTHING, figure, published_figure, unit_
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Row
 from orchestrator.report.highlights import Highlight, Rank, overhead_findings
-from orchestrator.report.kind import CellGroup, TableReport, processors
 from orchestrator.report.proofs import proof_lists
 from orchestrator.report.sheet import Sheet
+from orchestrator.report.table_report import CellGroup, TableReport, processors
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.parameters import ROUNDS
 

@@ -20,8 +20,8 @@ from pydantic import AfterValidator, BeforeValidator
 from orchestrator.arch import ARCHITECTURES, Arch
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernel_config import MAINLINE_HASH_BITS
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.artifacts.unattended_initramfs import unattended_scripts
 from orchestrator.benchmarks.scaling.outputs import (
     TARGET,

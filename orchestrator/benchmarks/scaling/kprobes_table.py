@@ -22,14 +22,14 @@ from orchestrator.benchmarks.scaling.scaling_cells import (
     unless_empty,
 )
 from orchestrator.catalog.cpus import cpu
-from orchestrator.catalog.reference import reference_table
+from orchestrator.catalog.published_tables import reference_table
 from orchestrator.report.columns import Columns, columns_of
 from orchestrator.report.figures import NOTHING, signed_figure
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Row
-from orchestrator.report.kind import processors
 from orchestrator.report.proofs import proof_lists
 from orchestrator.report.sheet import Sheet
+from orchestrator.report.table_report import processors
 from orchestrator.results import parameters
 from orchestrator.results.statistics import growth
 

@@ -22,9 +22,9 @@ from orchestrator.report.columns import Column, Columns
 from orchestrator.report.figures import NOTHING
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Row
-from orchestrator.report.kind import processors
 from orchestrator.report.proofs import proof_lists
 from orchestrator.report.sheet import Sheet
+from orchestrator.report.table_report import processors
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.statistics import mean
 

@@ -25,8 +25,8 @@ from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.chart import Chart, Curve, CurveChart, CurvePane
 from orchestrator.report.figures import unit_name
 from orchestrator.report.highlights import Highlight, Rank
-from orchestrator.report.kind import CellGroup, PlainReport, TableReport, processors
 from orchestrator.report.sheet import Sheet
+from orchestrator.report.table_report import CellGroup, PlainReport, TableReport, processors
 from orchestrator.results import parameters
 from orchestrator.results.statistics import growth
 

@@ -15,7 +15,7 @@ from orchestrator.report.columns import Columns, Figure
 from orchestrator.report.figures import NOTHING, figure
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Row
-from orchestrator.report.kind import CellGroup
+from orchestrator.report.table_report import CellGroup
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.statistics import Growth, growth
 

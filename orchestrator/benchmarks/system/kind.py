@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.benchmarks.system import system_parameters
 from orchestrator.benchmarks.system.measurement import SystemSetup, measure_work, prepare_cell, unsupported_reason
 from orchestrator.benchmarks.system.work import SystemCell, SystemTask

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from orchestrator.arch import Arch
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import render
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.benchmarks.system import system_parameters
 from orchestrator.benchmarks.system.work import (
     REPORT,

@@ -20,9 +20,9 @@ from orchestrator.report.columns import Column, Columns, cell_columns
 from orchestrator.report.figures import NOTHING, number, published_figure
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.highlights import Highlight, Rank
-from orchestrator.report.kind import CellGroup, TableReport, file_name, processors, unit_meaning, values_of
 from orchestrator.report.proofs import CellProof, ProofList
 from orchestrator.report.sheet import Sheet
+from orchestrator.report.table_report import CellGroup, TableReport, file_name, processors, unit_meaning, values_of
 from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.parameters import CHANNEL, COMMAND, IMAGE, PACKETS, SCOPE

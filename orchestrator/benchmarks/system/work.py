@@ -16,9 +16,9 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.disk_images import Image, ready_image
 from orchestrator.artifacts.kernel_source import PACKED_SOURCE, build_source
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import module_content, unpacked_name, with_dependencies
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.artifacts.squashfs import EPOCH
 from orchestrator.artifacts.unattended_initramfs import (
     FOLDER,

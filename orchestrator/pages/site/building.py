@@ -32,9 +32,9 @@ from orchestrator.report.figures import NOTHING, figure, signed_figure
 from orchestrator.report.history_sheets import ExplainedStep, histories_csv, interval_figure, left_out
 from orchestrator.report.html.frame import NavigationLink, Page, page_folder, render
 from orchestrator.report.html.pictures import can_draw, history_picture
-from orchestrator.report.kind import ReportRegistry
+from orchestrator.report.table_report import ReportRegistry
+from orchestrator.results.cost_history import HistoryPoint, Metric, history, metrics
 from orchestrator.results.faults import storage_faults
-from orchestrator.results.history import HistoryPoint, Metric, history, metrics
 from orchestrator.results.history_steps import RunProvenances, Steps, causes, steps_of
 from orchestrator.results.runs import Run
 from orchestrator.results.store import Baseline, RunEntry, Store, no_run_yet

@@ -17,9 +17,9 @@ from pydantic import Field, TypeAdapter, ValidationError
 from orchestrator.artifacts.built_tree import source_of
 from orchestrator.artifacts.debug_info import NoDebugInfoError
 from orchestrator.artifacts.kernel_code import KernelCode
-from orchestrator.artifacts.kernels import CODE_HINT, Kernel
 from orchestrator.artifacts.machine_code import decoded
 from orchestrator.artifacts.module_files import module_code
+from orchestrator.artifacts.ready_kernels import CODE_HINT, Kernel
 from orchestrator.errors import HostError
 from orchestrator.files import ScratchFolder
 from orchestrator.process import run

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.debug_info import kernel_debug_info
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.errors import LabError
 from orchestrator.files import sha256_of
 from orchestrator.profile.lines.dwarf_lines import SourceLines

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.debug_info import NoDebugInfoError, kernel_debug_info, module_debug_info
-from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.ready_kernels import Kernel, ready_kernel
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.errors import LabError
 from orchestrator.files import sha256_of

@@ -20,7 +20,7 @@ from orchestrator.report.chart import INK, LINE, MEASURED, PAPER, QUIET_INK, STE
 from orchestrator.report.figures import signed_figure
 from orchestrator.report.html.frame import part
 from orchestrator.results.contract import Interval
-from orchestrator.results.history import History, HistoryPoint
+from orchestrator.results.cost_history import History, HistoryPoint
 from orchestrator.results.history_steps import Steps
 from orchestrator.results.statistics import median
 

@@ -31,7 +31,7 @@ from orchestrator.report.junit_export import render_junit
 from orchestrator.report.markdown import render_markdown
 from orchestrator.report.text import print_table
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.history import metrics, recent_histories
+from orchestrator.results.cost_history import metrics, recent_histories
 from orchestrator.results.recorded_provenance import (
     RecordedProvenance,
     host_differences,

@@ -13,8 +13,8 @@ from host_toolchain import a_kernel
 
 from orchestrator.artifacts import modules_disk as packing
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules_disk import are_as_packed, kernel_modules
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.artifacts.unattended_initramfs import unattended_scripts, write_work
 from orchestrator.errors import BuildError, HostError, UsageError
 from orchestrator.files import Entry, archive

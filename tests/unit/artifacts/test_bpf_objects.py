@@ -13,8 +13,8 @@ from host_toolchain import a_kernel
 from orchestrator.artifacts import bpf_objects, libbpf_headers
 from orchestrator.artifacts.bpf_objects import bpf_object
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.libbpf_headers import newer_libbpf
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.errors import BuildError, HostError, UnsupportedError
 
 CLANG = ("clang", "-g", "-O2", "-target", "bpf", "-c")

@@ -14,8 +14,8 @@ from orchestrator.artifacts import own_kernel_build
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.built_tree import UnbuiltTreeError, check_built
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.artifacts.own_kernel_build import TreeBuild
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.kernels import IMAGE, kernel
 from orchestrator.program import PROGRAM
 

@@ -26,8 +26,8 @@ from orchestrator.artifacts.debian_mirror import (
     without_passwords,
 )
 from orchestrator.artifacts.debian_package import NoSuchPackageError, Package
-from orchestrator.artifacts.kernels import newest_packages
 from orchestrator.artifacts.pinned_packages import versions
+from orchestrator.artifacts.ready_kernels import newest_packages
 from orchestrator.artifacts.unpacked_packages import unpacked_packages
 from orchestrator.catalog.debian_release import Suites, debian
 from orchestrator.catalog.kernels import kernel, version_numbers

@@ -20,8 +20,8 @@ from orchestrator.artifacts.debug_info import (
     kernel_debug_info,
     module_debug_info,
 )
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module, build_modules
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.catalog.debian_release import Suites
 
 SOURCE = "int number;\nvoid _start(void)\n{\n\tnumber = 5;\n}\n"

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tiny_modules import make_module
 
 from orchestrator.artifacts import module_files
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import (
     loaded_files,
     missing_module_reason,
@@ -24,6 +23,7 @@ from orchestrator.artifacts.module_files import (
     unpacked_name,
     with_dependencies,
 )
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.errors import LabError
 
 NO_MODULES = "it has no modules: everything is built in"

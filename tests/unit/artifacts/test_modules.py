@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from tiny_modules import tiny_kernel, tiny_module
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import Kernel, UnusableTreeError
 from orchestrator.artifacts.module_source import (
     ModuleSource,
     Value,
@@ -28,6 +27,7 @@ from orchestrator.artifacts.module_source import (
     templates,
 )
 from orchestrator.artifacts.modules import Module, build_modules
+from orchestrator.artifacts.ready_kernels import Kernel, UnusableTreeError
 from orchestrator.artifacts.sources import included
 from orchestrator.errors import BuildError, HostError, UsageError
 from orchestrator.paths import data_dir

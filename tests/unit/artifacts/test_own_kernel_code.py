@@ -11,10 +11,10 @@ import pytest
 from built_code import build_tree
 from host_toolchain import HOST_TOOLCHAIN
 
-from orchestrator.artifacts import kernels as module
+from orchestrator.artifacts import ready_kernels as module
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.kernels import KernelSpec
 
 SOURCE = Path(__file__).parents[1] / "probes" / "points" / "points.S"

@@ -14,7 +14,7 @@ from orchestrator.artifacts import toolchain
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact, Cache
 from orchestrator.artifacts.debian_package import NoSuchPackageError
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.artifacts.toolchain import (
     Toolchain,
     compiler_in,

@@ -19,7 +19,7 @@ from orchestrator.catalog.cpus import CacheGeometry, cpu, cpu_caches, cpus, qemu
 from orchestrator.catalog.data import nearest, unknown
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import BASELINE, probe_kind, probes, published_column
-from orchestrator.catalog.reference import ReferenceTable, reference_table, reference_tables
+from orchestrator.catalog.published_tables import ReferenceTable, reference_table, reference_tables
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.errors import ConfigError
 from orchestrator.paths import data_file

@@ -14,7 +14,7 @@ from orchestrator.arch import Arch
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernel_config import merged
-from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel, kernels, kernels_by_option, without_option

@@ -33,8 +33,8 @@ from wrong_inputs import make_tree
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_source import render, templates
+from orchestrator.artifacts.ready_kernels import Kernel, ready_kernel
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.cpus import cpu_caches
 from orchestrator.catalog.kernels import KernelSpec

@@ -20,10 +20,10 @@ from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import Handler, probes, standard_events
-from orchestrator.catalog.reference import reference_tables
+from orchestrator.catalog.published_tables import reference_tables
 from orchestrator.cli.main import app
 from orchestrator.cost.call_table import call_table
-from orchestrator.library.listing import all_lists
+from orchestrator.library.name_lists import all_lists
 from orchestrator.results.contract import Clock
 from orchestrator.results.store import Store
 

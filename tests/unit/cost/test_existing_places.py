@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.artifacts.kernel_code import CodePart, KernelCode, Symbol
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.cost.existing_places import lacking
 from orchestrator.cost.subjects import AttachPlace
 

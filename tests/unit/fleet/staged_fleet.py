@@ -20,13 +20,13 @@ from record_builders import cell as a_record
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import BuildError, LabError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.plan import plan
-from orchestrator.fleet.executor import FleetExecutor
+from orchestrator.fleet.fleet_executor import FleetExecutor
 from orchestrator.fleet.link import Ended, Joined, Left, Link, Message, Notice, T
 from orchestrator.fleet.members import OVERHEAD_MIB
 from orchestrator.fleet.messages import BEGINS, Body, FileMessage, sent
@@ -36,8 +36,8 @@ from orchestrator.fleet.worker import Answer, Versions
 from orchestrator.guest.machine import Machine
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import BootArtifacts, BootTask, Ready
+from orchestrator.run.boot_events import CellBegan, CellRecorded, GuestBooted, Progress
 from orchestrator.run.cell_records import identity
-from orchestrator.run.events import CellBegan, CellRecorded, GuestBooted, Progress
 from orchestrator.run.executor import ExecutorEvent, Job, JobEnded
 from orchestrator.run.runner import ProgressListener
 

@@ -21,8 +21,8 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_group import Stopped
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import Session
+from orchestrator.run.boot_events import CellBegan, CellRecorded, GuestBooted, Progress
 from orchestrator.run.cell_records import without_number
-from orchestrator.run.events import CellBegan, CellRecorded, GuestBooted, Progress
 from orchestrator.run.executor import ExecutorEvent, Job, JobEnded
 from orchestrator.steps import step_echo
 
@@ -30,7 +30,7 @@ pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
 from staged_fleet import HERE, PLAYED, Boot, Play, Stage, honest, jobs_of, record_of
 
-from orchestrator.fleet.executor import _PATIENCE
+from orchestrator.fleet.fleet_executor import _PATIENCE
 from orchestrator.fleet.link import Ended, Joined, Left, Message, Notice
 from orchestrator.fleet.members import Member, Roster
 from orchestrator.fleet.messages import BEGINS, FileMessage, StepLine, received, sent
@@ -373,7 +373,7 @@ def test_a_worker_that_names_a_file_elsewhere_is_retired(tmp_path: Path, stage: 
 def test_a_worker_sends_no_more_than_a_boot_leaves(
     tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, content: bytes, why: str
 ) -> None:
-    monkeypatch.setattr(f"orchestrator.fleet.executor.{bound}", most)
+    monkeypatch.setattr(f"orchestrator.fleet.fleet_executor.{bound}", most)
 
     def floods(boot: Boot) -> Iterator[Notice]:
         for number in range(1000):
@@ -476,7 +476,7 @@ def test_times_wait_for_the_next_worker_of_that_name(tmp_path: Path, stage: Stag
 
 
 def test_times_fail_where_their_worker_is_gone(tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.fleet.executor._PATIENCE", -1.0)
+    monkeypatch.setattr("orchestrator.fleet.fleet_executor._PATIENCE", -1.0)
     stage.join("z", guests=1)
     stage.join("left", guests=1)
     play = Play(tmp_path, jobs_of(tmp_path, 3, clock="wall"), stage)
@@ -540,7 +540,7 @@ def test_a_worker_that_is_not_like_this_machine_does_not_take_part(tmp_path: Pat
 
 
 def test_a_run_without_workers_ends(tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.fleet.executor._PATIENCE", -1.0)
+    monkeypatch.setattr("orchestrator.fleet.fleet_executor._PATIENCE", -1.0)
     with pytest.raises(HostError, match="the fleet has no worker") as caught:
         Play(tmp_path, jobs_of(tmp_path, 1), stage).read()
     assert "--resume" in (caught.value.hint or "")
@@ -551,7 +551,7 @@ def test_a_minute_without_workers_begins_when_the_last_one_goes(
 ) -> None:
     """However long its workers had so much to say before that the executor never waited."""
     seconds = SimpleNamespace(monotonic=lambda: 2.0 * stage.steps)
-    monkeypatch.setattr("orchestrator.fleet.executor.time", seconds)
+    monkeypatch.setattr("orchestrator.fleet.fleet_executor.time", seconds)
     worker = stage.join("left", guests=1)
     play = Play(tmp_path, jobs_of(tmp_path, 5), stage)
 
@@ -570,7 +570,7 @@ def test_a_minute_without_workers_begins_when_the_last_one_goes(
 def test_a_run_whose_workers_are_refused_ends_and_says_why(
     tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.fleet.executor._PATIENCE", -1.0)
+    monkeypatch.setattr("orchestrator.fleet.fleet_executor._PATIENCE", -1.0)
     stage.join("old", versions=HERE.model_copy(update={"python": "3.9"}))
     stage.kill(stage.join("dead"))
     with pytest.raises(HostError, match="no worker of the fleet is left") as caught:
@@ -745,7 +745,9 @@ def test_a_worker_that_counts_wrong_is_found_out_though_it_has_gone(tmp_path: Pa
 
 def test_no_two_runs_call_their_boots_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker may still be ending a boot of the run before, or be doing one of another client's."""
-    monkeypatch.setattr("orchestrator.fleet.executor.id", lambda one: 1, raising=False)  # objects share addresses, too
+    monkeypatch.setattr(
+        "orchestrator.fleet.fleet_executor.id", lambda one: 1, raising=False
+    )  # objects share addresses, too
     names = []
     for _ in range(2):
         stage = Stage()
@@ -838,7 +840,7 @@ def test_a_worker_that_only_comes_and_goes_is_refused(
     tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is replaced for ever; the run has another one to wait for only until then."""
-    monkeypatch.setattr("orchestrator.fleet.executor._PATIENCE", -1.0)
+    monkeypatch.setattr("orchestrator.fleet.fleet_executor._PATIENCE", -1.0)
 
     def dies(boot: Boot) -> Iterator[Notice]:
         stage.join("z", calibrates=dies)  # the next one

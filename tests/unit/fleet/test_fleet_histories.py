@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import HostError, LabError
-from orchestrator.run.events import CellRecorded, Progress
+from orchestrator.run.boot_events import CellRecorded, Progress
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
@@ -163,7 +163,7 @@ def _no_guests() -> object:
         for name, played in PLAYED.items():
             patch.setattr(name, played)
         # A fleet without workers has none for ever here: nothing waits.
-        patch.setattr("orchestrator.fleet.executor._PATIENCE", -1.0)
+        patch.setattr("orchestrator.fleet.fleet_executor._PATIENCE", -1.0)
         yield
 
 

@@ -25,7 +25,7 @@ from orchestrator.fleet.scheduler import FleetScheduler
 from orchestrator.fleet.target import RUN_TOPIC, set_up_dask
 from orchestrator.fleet.transfer import Bundle
 from orchestrator.fleet.worker import Boots, FleetWorker, Send
-from orchestrator.run.events import Progress
+from orchestrator.run.boot_events import Progress
 
 LIMIT = 60.0
 """Seconds after which a test that waits for what never comes fails."""

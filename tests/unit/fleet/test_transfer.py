@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from namespaces import OWN_MOUNTS, fork_with_mount
 
 from orchestrator.artifacts import digests
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.errors import HostError, LabError
 from orchestrator.fleet.file_store import FileStore
 from orchestrator.fleet.transfer import Bundle, FileReference, bundled, unbundled

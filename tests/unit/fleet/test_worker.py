@@ -26,7 +26,7 @@ from orchestrator.fleet.transfer import bundled
 from orchestrator.fleet.worker import Answer, Boots, Versions
 from orchestrator.guest.guest_group import Stopped
 from orchestrator.run.benchmark_kind import PROFILES_FOLDER, Session
-from orchestrator.run.events import CellBegan, CellRecorded, Event, GuestBooted, Progress
+from orchestrator.run.boot_events import CellBegan, CellRecorded, Event, GuestBooted, Progress
 from orchestrator.version import __version__
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")

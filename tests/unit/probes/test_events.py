@@ -18,7 +18,16 @@ from orchestrator.catalog.probes import ProbeKind, probe_kind, probes
 from orchestrator.errors import EvidenceError
 from orchestrator.paths import data_dir
 from orchestrator.probes.attachment import Called
-from orchestrator.probes.events import Event, EventKind, Events, Ring, check_events, check_order, parse_ring, write_csv
+from orchestrator.probes.events import (
+    Event,
+    EventKind,
+    Events,
+    Ring,
+    check_events,
+    check_order,
+    parse_ring,
+    write_csv,
+)
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 

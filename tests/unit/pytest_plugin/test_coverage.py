@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from orchestrator.artifacts.debug_info import NoDebugInfoError
 from orchestrator.artifacts.kernel_code import CodePart, KernelCode, Symbol
-from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.errors import UsageError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine

@@ -22,9 +22,9 @@ from orchestrator.benchmarks.registry import reports
 from orchestrator.errors import HostError
 from orchestrator.report.chart import sparkline
 from orchestrator.report.html.pictures import bounds, history_picture, levels
-from orchestrator.report.kind import draw_charts
+from orchestrator.report.table_report import draw_charts
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.history import History, HistoryPoint, Metric, Quantity, history
+from orchestrator.results.cost_history import History, HistoryPoint, Metric, Quantity, history
 from orchestrator.results.history_steps import Steps, steps_of
 from orchestrator.results.store import Store
 

@@ -29,7 +29,7 @@ from record_builders import (
 
 from orchestrator.benchmarks.registry import reports
 from orchestrator.catalog.probes import probe_in_catalogue, probes
-from orchestrator.catalog.reference import (
+from orchestrator.catalog.published_tables import (
     ChangeClaim,
     MechanismClaim,
     OrderClaim,

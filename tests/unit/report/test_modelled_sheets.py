@@ -16,7 +16,7 @@ from rich.console import Console
 
 from orchestrator.benchmarks.registry import reports
 from orchestrator.catalog.probes import published_column
-from orchestrator.catalog.reference import claims
+from orchestrator.catalog.published_tables import claims
 from orchestrator.report.claims import ClaimInputs, Verdict, all_claims, assess, compare, decided_claims
 from orchestrator.report.markdown import render_sheets
 from orchestrator.report.modelled_sheets import (
@@ -71,7 +71,7 @@ def test_every_large_error_has_a_reason() -> None:
 
 @pytest.mark.parametrize("table", [name for name in TABLES if COUNTED[name]["cpu"] != "pentium-m"])
 def test_probes_are_in_the_published_order_wherever_the_document_agrees_with_itself(table: str) -> None:
-    from orchestrator.catalog.reference import reference_table
+    from orchestrator.catalog.published_tables import reference_table
 
     _, cells = modelled_table(table)
     found = agreement(reference_table(COUNTED[table]["reference"]), cells)

@@ -27,7 +27,7 @@ from orchestrator.comparison.series_json import PrintedSeries
 from orchestrator.library.stored import compared_runs
 from orchestrator.report.text import print_sheets
 from orchestrator.results.budgets import Budgets
-from orchestrator.results.commits import Commit, SeriesCommit
+from orchestrator.results.commit_heads import Commit, SeriesCommit
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run, find_run
 from orchestrator.results.statistics import median

@@ -28,9 +28,9 @@ from orchestrator.report.claims import all_claims, assess
 from orchestrator.report.figures import figure, number
 from orchestrator.report.grid import Grid, Row
 from orchestrator.report.highlights import Highlight, Rank
-from orchestrator.report.kind import CellGroup, PlainReport, ReportRegistry, TableReport, charts
 from orchestrator.report.markdown import render_markdown
 from orchestrator.report.sheet import Sheet
+from orchestrator.report.table_report import CellGroup, PlainReport, ReportRegistry, TableReport, charts
 from orchestrator.report.text import print_table
 from orchestrator.results.contract import CellRecord
 
@@ -261,7 +261,7 @@ def test_every_benchmark_has_one_kind(name: str) -> None:
 
 def test_a_report_is_printed_without_guest_code() -> None:
     program = (
-        "import sys; import orchestrator.report.text, orchestrator.report.kind; "
+        "import sys; import orchestrator.report.text, orchestrator.report.table_report; "
         "from orchestrator.benchmarks.registry import reports; reports(); "
         "print(*{name.split('.')[1] for name in sys.modules if name.startswith('orchestrator.')})"
     )

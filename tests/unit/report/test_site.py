@@ -22,7 +22,7 @@ from test_html_page import HOSTILE, kept_run
 
 from orchestrator.pages import run_page
 from orchestrator.pages.site.building import MOST_STEPS, metric_file, run_file
-from orchestrator.results.history import Metric
+from orchestrator.results.cost_history import Metric
 from orchestrator.results.store import FILE_NAME, Store
 
 KPROBE_PAGE = metric_file(Metric("quickstart", KPROBE))

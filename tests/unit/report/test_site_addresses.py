@@ -18,7 +18,7 @@ from orchestrator.pages.site.building import (
     metric_file,
     run_file,
 )
-from orchestrator.results.history import Metric
+from orchestrator.results.cost_history import Metric
 
 PATHS = TypeAdapter(SitePath)
 HOSTILE = [

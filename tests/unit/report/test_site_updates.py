@@ -22,7 +22,7 @@ from orchestrator.pages.site.building import metric_file, run_file
 from orchestrator.report.chart import Chart
 from orchestrator.report.html import frame, pictures
 from orchestrator.results.contract import RunRecord
-from orchestrator.results.history import Metric
+from orchestrator.results.cost_history import Metric
 from orchestrator.results.store import FILE_NAME, Store
 
 KPROBE_PAGE, NONE_PAGE = (metric_file(Metric("quickstart", one)) for one in (KPROBE, cell("none").id))

@@ -28,7 +28,7 @@ from report_examples import RUNS
 from report_text import check_golden
 
 from orchestrator.benchmarks.registry import kinds, reports
-from orchestrator.catalog.reference import claims
+from orchestrator.catalog.published_tables import claims
 from orchestrator.experiment.file import load_experiment
 from orchestrator.paths import data_dir
 from orchestrator.report.claims import assess, decided_claims

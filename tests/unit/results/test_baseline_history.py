@@ -19,7 +19,7 @@ from stored_histories import EXPERIMENT, KPROBE, NEEDS_RUPTURES, counted, store_
 from orchestrator.errors import HostError
 from orchestrator.results import step_fit
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.history import Metric, history, recent_histories
+from orchestrator.results.cost_history import Metric, history, recent_histories
 from orchestrator.results.history_steps import RunProvenances, causes, steps_of
 from orchestrator.results.recorded_provenance import FILE_NAME
 from orchestrator.results.step_fit import FEWEST_POINTS, noise_of, steps_of_times

@@ -15,8 +15,16 @@ from stored_histories import BASE, BEGUN, EXPERIMENT, KPROBE, NEEDS_RUPTURES, br
 from orchestrator.comparison import verdicts
 from orchestrator.errors import LabError, UsageError
 from orchestrator.results.contract import PER_RUN, CellRecord
+from orchestrator.results.cost_history import (
+    History,
+    Metric,
+    Quantity,
+    history,
+    metrics,
+    metrics_named,
+    recent_histories,
+)
 from orchestrator.results.differences import between_cells
-from orchestrator.results.history import History, Metric, Quantity, history, metrics, metrics_named, recent_histories
 from orchestrator.results.history_steps import RunProvenances, Steps, causes, steps_of
 from orchestrator.results.store import FILE_NAME, Store
 

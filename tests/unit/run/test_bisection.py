@@ -17,7 +17,7 @@ from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.git_tree import GitTree, Revision
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.results.bisection_result import BisectionResult, Measured
-from orchestrator.results.commits import Commit
+from orchestrator.results.commit_heads import Commit
 from orchestrator.run.bisection import Bisection, NotMeasured
 
 COMMITS = 9

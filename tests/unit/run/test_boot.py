@@ -20,7 +20,7 @@ from record_builders import cell as a_record
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import (
     BuildError,
@@ -53,8 +53,8 @@ from orchestrator.run.benchmark_kind import (
     unsupported,
 )
 from orchestrator.run.boot import run_boot
+from orchestrator.run.boot_events import CellBegan, CellRecorded, Event
 from orchestrator.run.cell_records import changed
-from orchestrator.run.events import CellBegan, CellRecorded, Event
 
 RELEASE = "6.1.0-50-686"
 PROBES = ["none", "kprobe", "jprobe", "djprobe"]

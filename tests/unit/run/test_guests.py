@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.catalog.cpus import cpu
 from orchestrator.guest.machine import Lan, Machine, RootImage
-from orchestrator.run.guests import can_be_restored
+from orchestrator.run.guest_start import can_be_restored
 from orchestrator.run.unattended import WorkProgress, refused_places
 
 MACHINE = Machine(cpu("pentium4"), Path("kernel"), Path("initramfs"))

@@ -23,8 +23,9 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_group import Stopped
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.benchmark_kind import BootTask, Ready, Session
-from orchestrator.run.events import CellBegan, CellRecorded, Progress
-from orchestrator.run.executor import ExecutorEvent, Job, JobEnded, LocalExecutor
+from orchestrator.run.boot_events import CellBegan, CellRecorded, Progress
+from orchestrator.run.executor import ExecutorEvent, Job, JobEnded
+from orchestrator.run.local_executor import LocalExecutor
 
 LIMIT = 600
 """Seconds after which a test that waits for what never comes fails."""

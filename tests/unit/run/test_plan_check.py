@@ -15,7 +15,7 @@ from host_toolchain import a_kernel
 from loaded_tables import as_kind
 
 from orchestrator.artifacts.kernel_code import code_of_tree
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.benchmarks.calls.calls_table import CallsTable, FoundPoint
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import ConfigError, HostError

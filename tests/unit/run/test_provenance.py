@@ -17,7 +17,7 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import UsageError
 from orchestrator.guest.machine import Machine
 from orchestrator.run.benchmark_kind import BootArtifacts, Ready
-from orchestrator.run.events import GuestBooted
+from orchestrator.run.boot_events import GuestBooted
 from orchestrator.run.provenance import Provenance
 
 BOOTED = GuestBooted("guest1", ("qemu",))

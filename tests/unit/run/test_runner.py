@@ -22,7 +22,7 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.results.run_files import Durations
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.benchmark_kind import BootArtifacts, BootTask
-from orchestrator.run.events import CellBegan, CellRecorded, Progress
+from orchestrator.run.boot_events import CellBegan, CellRecorded, Progress
 from orchestrator.run.executor import ExecutorEvent, Job
 from orchestrator.run.provenance import Provenance
 from orchestrator.run.runner import ProgressListener, RunJournal, Runner, TimeLeft, check_same_cells, rounded

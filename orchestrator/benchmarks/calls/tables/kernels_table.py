@@ -31,13 +31,13 @@ from orchestrator.report.columns import Column, Columns
 from orchestrator.report.figures import NOTHING, signed_figure, unit_name
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Row
-from orchestrator.report.kind import (
+from orchestrator.report.sheet import Sheet
+from orchestrator.report.table_report import (
     CellGroup,
     time_figures,
     times_meaning,
     unit_meaning,
 )
-from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.modelled import ModelledCell
 

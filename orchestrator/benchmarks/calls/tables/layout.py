@@ -12,7 +12,9 @@ from orchestrator.catalog.purposes import in_order, purpose_title
 from orchestrator.report.figures import NOTHING, UNDECIDED, figure, ratio_figure
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Grid
-from orchestrator.report.kind import (
+from orchestrator.report.proofs import proof_lists
+from orchestrator.report.sheet import Sheet
+from orchestrator.report.table_report import (
     FIT,
     INDICATION,
     CellGroup,
@@ -20,8 +22,6 @@ from orchestrator.report.kind import (
     time_figures,
     unit_meaning,
 )
-from orchestrator.report.proofs import proof_lists
-from orchestrator.report.sheet import Sheet
 from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.modelled import ModelledCell

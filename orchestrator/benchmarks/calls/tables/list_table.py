@@ -32,7 +32,9 @@ from orchestrator.report.columns import Columns, Figure, columns_of
 from orchestrator.report.figures import NOTHING, figure, number, published_figure, ratio_figure, unit_name
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Row
-from orchestrator.report.kind import (
+from orchestrator.report.proofs import UNKNOWN, has_unknown_traps, traps_per_hit, unknown_traps
+from orchestrator.report.sheet import Sheet
+from orchestrator.report.table_report import (
     CellGroup,
     other_kernel,
     published,
@@ -42,8 +44,6 @@ from orchestrator.report.kind import (
     times_meaning,
     unit_meaning,
 )
-from orchestrator.report.proofs import UNKNOWN, has_unknown_traps, traps_per_hit, unknown_traps
-from orchestrator.report.sheet import Sheet
 from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord, centre_of
 from orchestrator.results.statistics import mean

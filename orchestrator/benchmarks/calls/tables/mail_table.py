@@ -25,18 +25,18 @@ from orchestrator.benchmarks.calls.tables.layout import (
 )
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE, published_column
-from orchestrator.catalog.reference import ReferenceTable
+from orchestrator.catalog.published_tables import ReferenceTable
 from orchestrator.report.columns import Column, Columns
 from orchestrator.report.figures import NOTHING, figure, ratio_figure, unit_name
 from orchestrator.report.footnotes import Footnotes
-from orchestrator.report.kind import (
+from orchestrator.report.sheet import Sheet
+from orchestrator.report.table_report import (
     CellGroup,
     other_kernel,
     source,
     time_figures,
     times_meaning,
 )
-from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.modelled import ModelledCell
 

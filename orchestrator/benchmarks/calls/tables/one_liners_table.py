@@ -22,12 +22,12 @@ from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.columns import Column, Columns
 from orchestrator.report.figures import NOTHING
 from orchestrator.report.footnotes import Footnotes
-from orchestrator.report.kind import (
+from orchestrator.report.sheet import Sheet
+from orchestrator.report.table_report import (
     CellGroup,
     times_meaning,
     unit_meaning,
 )
-from orchestrator.report.sheet import Sheet
 from orchestrator.results import parameters
 
 

@@ -16,12 +16,12 @@ from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.columns import Column, Columns
 from orchestrator.report.figures import COUNTED, NOTHING, number, signed_figure
 from orchestrator.report.grid import Row
-from orchestrator.report.kind import (
+from orchestrator.report.sheet import Sheet
+from orchestrator.report.table_report import (
     CellGroup,
     other_kernel,
     unit_meaning,
 )
-from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import BACKGROUND, CellRecord, PartKind, RunPart
 from orchestrator.results.statistics import median
 

@@ -18,13 +18,13 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.columns import Column, Columns
 from orchestrator.report.figures import NOTHING, number
-from orchestrator.report.kind import (
+from orchestrator.report.sheet import Sheet
+from orchestrator.report.table_report import (
     CellGroup,
     other_kernel,
     times_meaning,
     unit_meaning,
 )
-from orchestrator.report.sheet import Sheet
 from orchestrator.results import parameters
 from orchestrator.results.contract import CellRecord
 

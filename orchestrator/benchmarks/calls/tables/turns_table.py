@@ -14,11 +14,11 @@ from orchestrator.report.columns import Columns, Figure, columns_of
 from orchestrator.report.figures import NOTHING, figure, number
 from orchestrator.report.grid import Row
 from orchestrator.report.highlights import Highlight, Rank
-from orchestrator.report.kind import (
+from orchestrator.report.sheet import Sheet
+from orchestrator.report.table_report import (
     CellGroup,
     processors,
 )
-from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.parameters import (
     CONTENDED,

@@ -11,7 +11,7 @@ from built_code import build_tree
 from host_toolchain import a_kernel
 from loaded_tables import calls_experiment
 
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.benchmarks.calls.call_cells import CallCell
 from orchestrator.benchmarks.calls.preparation import place_refusal, set_up, unsupported_reason
 from orchestrator.experiment.plan import plan

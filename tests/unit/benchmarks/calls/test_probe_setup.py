@@ -10,7 +10,7 @@ import pytest
 from host_toolchain import a_kernel
 from loaded_tables import calls_experiment
 
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.benchmarks.calls import preparation
 from orchestrator.benchmarks.calls.call_cells import CallCell
 from orchestrator.benchmarks.calls.preparation import ProbeSetup, unsupported_reason

@@ -14,9 +14,9 @@ from report_text import check_golden_table, printed
 
 from orchestrator.benchmarks.registry import reports
 from orchestrator.report.chart import BarChart
-from orchestrator.report.kind import cell_groups, charts
 from orchestrator.report.markdown import render_markdown
 from orchestrator.report.summary import summary
+from orchestrator.report.table_report import cell_groups, charts
 from orchestrator.results.contract import CellRecord
 
 

@@ -11,7 +11,7 @@ from host_toolchain import a_kernel
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.benchmarks.system.work import SystemTask, system_inputs
 from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.catalog.image_recipes import images

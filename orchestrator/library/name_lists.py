@@ -12,7 +12,7 @@ from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import probes
-from orchestrator.catalog.reference import reference_tables
+from orchestrator.catalog.published_tables import reference_tables
 from orchestrator.catalog.words import vocabulary
 from orchestrator.cost.call_table import call_table
 from orchestrator.experiment.table_kind import Listing

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from orchestrator.catalog.probes import BASELINE, published_column
-from orchestrator.catalog.reference import ReferenceTable, reference_tables
+from orchestrator.catalog.published_tables import ReferenceTable, reference_tables
 from orchestrator.errors import HostError
 from orchestrator.plain_text import listed
 from orchestrator.program import PROGRAM

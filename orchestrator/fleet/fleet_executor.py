@@ -33,8 +33,8 @@ from orchestrator.plain_text import counted, cut, plain_line, shown
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.run.benchmark_kind import BenchmarkKind
+from orchestrator.run.boot_events import CellRecorded, Event, GuestBooted, Progress
 from orchestrator.run.cell_records import changed, identity, without_number
-from orchestrator.run.events import CellRecorded, Event, GuestBooted, Progress
 from orchestrator.run.executor import Executor, ExecutorEvent, Job, JobEnded, signals_in_turn
 from orchestrator.run.runner import ProgressListener
 from orchestrator.steps import pass_on

@@ -11,9 +11,9 @@ from itertools import repeat
 from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.opening_cores import opening_command
+from orchestrator.artifacts.ready_kernels import Kernel, ready_kernel
 from orchestrator.errors import GuestError, LabError
 from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.guest.guest import Guest
