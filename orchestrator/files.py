@@ -28,6 +28,22 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def read_bounded(file: Path, largest: int) -> bytes | None:
+    """The content of a file that others wrote; None if it has more than ``largest`` bytes. Raises OSError."""
+    with file.open("rb") as opened:
+        content = opened.read(largest + 1)
+    return None if len(content) > largest else content
+
+
+def read_bounded_text(file: Path, largest: int) -> str | None:
+    """The same of UTF-8 text, and of ``largest`` characters; lines end in a line feed. Raises OSError, UnicodeDecodeError."""
+    content = read_bounded(file, 4 * largest)  # UTF-8 has up to four bytes a character
+    if content is None:
+        return None
+    text = content.decode().replace("\r\n", "\n").replace("\r", "\n")
+    return None if len(text) > largest else text
+
+
 def is_open_file(path: Path, descriptor: int) -> bool:
     """Whether ``path`` still names the open file."""
     try:

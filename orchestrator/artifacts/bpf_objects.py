@@ -29,7 +29,7 @@ from orchestrator.catalog.kernels import without_option
 from orchestrator.catalog.probes import BPF_SOURCE
 from orchestrator.catalog.user_files import DAMAGED
 from orchestrator.errors import BuildError, ConfigError, HostError, UnsupportedError
-from orchestrator.files import sha256_of
+from orchestrator.files import read_bounded, sha256_of
 from orchestrator.host_packages import check_all_installed
 from orchestrator.paths import data_dir
 from orchestrator.process import Finished, run
@@ -164,11 +164,11 @@ def _programs(file: Path, content: bytes) -> Mapping[str, str]:
 
 def _kept(context: BuildContext, file: Path) -> Compiled:
     try:
-        if file.stat().st_size > _LARGEST:
-            raise BuildError(f"the object has more than {_LARGEST >> 20} MB", where=str(file))
-        content = file.read_bytes()
+        content = read_bounded(file, _LARGEST)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(file)) from None
+    if content is None:
+        raise BuildError(f"the object has more than {_LARGEST >> 20} MB", where=str(file))
     inputs = {"object": hashlib.sha256(content).hexdigest()}
     kept = context.cache.obtain_file("workloads", inputs, file.name, _OBJECT, lambda new: new.write_bytes(content))
     return Compiled(kept, user_source(file))

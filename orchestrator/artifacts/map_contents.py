@@ -10,6 +10,7 @@ from pathlib import Path
 
 from orchestrator.artifacts.object_types import BtfMap, ObjectTypes
 from orchestrator.errors import BuildError, ConfigError
+from orchestrator.files import read_bounded
 
 _LARGEST = 16 << 20
 _LARGEST_ENTRY = 1 << 20
@@ -25,11 +26,10 @@ _FORM = 'it has a list of {"key": ["0x01", ...], "value": ["0x02", ...]}, as bpf
 def read_entries(file: Path) -> bytes:
     """The text of a file of entries. Raises ConfigError."""
     try:
-        with file.open("rb") as opened:
-            text = opened.read(_LARGEST + 1)
+        text = read_bounded(file, _LARGEST)
     except OSError as error:
         raise ConfigError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(file)) from None
-    if len(text) > _LARGEST:
+    if text is None:
         raise ConfigError(f"it has more than {_LARGEST >> 20} MB", where=str(file))
     return text
 

@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from orchestrator.errors import ConfigError
-from orchestrator.files import is_file
+from orchestrator.files import is_file, read_bounded_text
 from orchestrator.paths import data_dir
 from orchestrator.process import run
 
@@ -128,14 +128,15 @@ def included_as(main: str, folders: Sequence[Path]) -> Mapping[str, Path]:
 def read_c_source(file: Path) -> str:
     """Return a source's text. Raises ConfigError if it is too large, unreadable or not UTF-8."""
     try:
-        if file.stat().st_size > _LARGEST_TEXT:
-            raise ConfigError("too large for a source file", where=str(file))
-        return file.read_text()
+        text = read_bounded_text(file, _LARGEST_TEXT)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(file)) from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError("not UTF-8 text", where=f"{file}:{line}", hint="save the file as UTF-8") from None
+    if text is None:
+        raise ConfigError("too large for a source file", where=str(file))
+    return text
 
 
 def _found(main: str, folders: Sequence[Path], first: Sequence[Path]) -> Mapping[str, Path]:

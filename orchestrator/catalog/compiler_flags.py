@@ -13,6 +13,7 @@ from typing import Literal
 
 from orchestrator.catalog.data import CatalogEntry, named, read
 from orchestrator.errors import ConfigError
+from orchestrator.files import read_bounded_text
 from orchestrator.paths import user_path
 
 FLAGS_FILE = "compile_flags.txt"
@@ -184,14 +185,13 @@ def flags_beside(source: Path) -> CompilerFlags:
     """The flags of the file beside a source, with absolute paths; none without the file. Raises ConfigError."""
     file = source.parent / FLAGS_FILE
     try:
-        with file.open(encoding="utf-8") as lines:
-            text = lines.read(LONGEST_FLAGS + 1)
+        text = read_bounded_text(file, LONGEST_FLAGS)
     except (FileNotFoundError, NotADirectoryError):
         return CompilerFlags()
     except (OSError, ValueError) as error:
         reason = error.strerror.lower() if isinstance(error, OSError) and error.strerror else "not UTF-8 text"
         raise ConfigError(f"cannot be read: {reason}", where=str(file)) from None
-    if len(text) > LONGEST_FLAGS:
+    if text is None:
         raise ConfigError(f"has more than {LONGEST_FLAGS} characters", where=str(file))
     return CompilerFlags.of([line.strip() for line in text.splitlines() if line.strip()], str(file)).below(
         source.parent

@@ -15,6 +15,7 @@ from hashlib import sha256
 
 from orchestrator.catalog.data import read
 from orchestrator.errors import ConfigError
+from orchestrator.files import read_bounded_text
 from orchestrator.paths import user_path
 
 MARK = "+"
@@ -108,12 +109,11 @@ def option_line(word: str) -> str:
 def _file(name: str) -> Sequence[str]:
     path = user_path(name)
     try:
-        with path.open(encoding="utf-8") as file:
-            text = file.read(_LARGEST_FILE + 1)
+        text = read_bounded_text(path, _LARGEST_FILE)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ConfigError(f"found {name!r}; this file of options cannot be read: {why}") from None
-    if len(text) > _LARGEST_FILE:
+    if text is None:
         what = f"it has more than {_LARGEST_FILE >> 10} KiB: name only the options that differ from the kernel's"
         raise ConfigError(f"found {name!r}; {what}")
     lines = [line.strip() for line in text.splitlines()]

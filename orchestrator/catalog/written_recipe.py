@@ -15,6 +15,7 @@ from orchestrator.arch import Arch
 from orchestrator.catalog.data import CatalogEntry, choices_sentence
 from orchestrator.catalog.unique_keys import DuplicateKeyError, load_unique
 from orchestrator.errors import ConfigError
+from orchestrator.files import read_bounded
 from orchestrator.plain_text import cut
 
 Init = Literal["small", "systemd"]
@@ -69,11 +70,10 @@ class WrittenRecipe(CatalogEntry):
 def parse_recipe(path: Path) -> tuple[WrittenRecipe, Callable[..., str]]:
     """A recipe as written, and a function that returns ``FILE:LINE`` of a key, without a key that of the first."""
     try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST_FILE + 1)
+        content = read_bounded(path, _LARGEST_FILE)
     except OSError as error:
         raise ConfigError(f"found {str(path)!r}; it cannot be read: {error.strerror}") from None
-    if len(content) > _LARGEST_FILE:
+    if content is None:
         raise ConfigError(f"found {str(path)!r}; it is larger than {_LARGEST_FILE >> 10} KiB, too large for a recipe")
     try:
         fields = load_unique(content)

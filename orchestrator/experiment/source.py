@@ -24,6 +24,7 @@ from pydantic import TypeAdapter
 from orchestrator.catalog.data import CatalogEntry, nearest, read
 from orchestrator.catalog.unique_keys import DuplicateKeyError, MappingKeys
 from orchestrator.errors import ConfigError
+from orchestrator.files import read_bounded
 from orchestrator.results.budgets import KEY, BudgetError, Budgets
 from orchestrator.results.faults import storage_faults
 
@@ -114,8 +115,7 @@ class _Anchored:
 def read_source(path: Path) -> Source:
     """Read and parse a YAML file. Raises ConfigError, with file and line, for an unreadable or malformed one."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        content = read_bounded(path, MAX_BYTES)
     except FileNotFoundError:
         raise ConfigError("no such file", where=str(path), hint=_similar_file(path)) from None
     except IsADirectoryError:
@@ -125,7 +125,7 @@ def read_source(path: Path) -> Source:
         raise ConfigError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(path)) from None
     except ValueError as error:  # a path with a NUL in it
         raise ConfigError(f"cannot be read: {error}", where=repr(str(path))) from None
-    if len(content) > MAX_BYTES:
+    if content is None:
         raise ConfigError(f"larger than {MAX_BYTES // 1024} KiB", where=str(path), hint="is it an experiment file?")
     try:
         text = content.decode("utf-8-sig")

@@ -33,7 +33,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from orchestrator.artifacts.cache import Cache, digest
 from orchestrator.catalog.unique_keys import DuplicateKeyError, load_unique
 from orchestrator.errors import ConfigError
-from orchestrator.files import write_whole
+from orchestrator.files import read_bounded_text, write_whole
 from orchestrator.results.budgets import Budget, BudgetError
 
 SUFFIX = ".budgets.yaml"
@@ -114,9 +114,10 @@ class BudgetFile:
 
     def _read(self) -> Budgets:
         try:
-            if self.path.stat().st_size > _LARGEST:
+            text = read_bounded_text(self.path, _LARGEST)
+            if text is None:
                 raise ConfigError("is too large for a file of budgets", where=str(self.path))
-            content = load_unique(self.path.read_text(encoding="utf-8")) or {}
+            content = load_unique(text) or {}
         except FileNotFoundError:
             return {}
         except DuplicateKeyError as error:

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from orchestrator.errors import LabError
+from orchestrator.files import read_bounded
 from orchestrator.plain_text import cut, plain_line
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
@@ -169,10 +170,10 @@ def provenance_of(directory: Path, facts: Mapping[str, Any] | None = None) -> Re
     path = directory / FILE_NAME
     if not path.exists():
         return RecordedProvenance.model_validate({"sessions": [facts or {}]})
-    with storage_faults(path), path.open("rb") as file:
-        content = file.read(_LARGEST_FILE + 1)
+    with storage_faults(path):
+        content = read_bounded(path, _LARGEST_FILE)
     try:
-        if len(content) <= _LARGEST_FILE:
+        if content is not None:
             return RecordedProvenance.model_validate_json(content)
     except ValidationError:
         pass

@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 
 from orchestrator.catalog.data import nearest
 from orchestrator.errors import HostError, LabError, UsageError
-from orchestrator.files import is_file, write_whole
+from orchestrator.files import is_file, read_bounded, write_whole
 from orchestrator.paths import lab_dir
 from orchestrator.plain_text import counted, shown
 from orchestrator.program import PROGRAM
@@ -228,11 +228,10 @@ def _no_runs_yet(lab: Path) -> UsageError:
 def _load(path: Path, model: type[_Model]) -> _Model:
     """Read and validate a file of a run, which may come from another machine."""
     try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST_FILE + 1)
+        content = read_bounded(path, _LARGEST_FILE)
     except OSError as error:
         raise HostError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(path)) from None
-    if len(content) > _LARGEST_FILE:
+    if content is None:
         raise LabError(f"larger than {_LARGEST_FILE >> 20} MiB", where=str(path))
     try:
         return model.model_validate_json(content)

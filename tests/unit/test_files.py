@@ -18,7 +18,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import LabError
-from orchestrator.files import Entry, ScratchFolder, archive, write_archive, write_whole
+from orchestrator.files import (
+    Entry,
+    ScratchFolder,
+    archive,
+    read_bounded,
+    read_bounded_text,
+    write_archive,
+    write_whole,
+)
 
 HOLDER = """
 import sys
@@ -246,3 +254,24 @@ def test_what_the_format_cannot_hold_is_refused(tmp_path: Path) -> None:
 def test_a_file_of_another_size_than_it_had_is_an_error() -> None:
     with pytest.raises(LabError, match="/proc/version changed while it was read"):  # its size is reported as 0
         write_archive(io.BytesIO(), [Entry.file("file", Path("/proc/version"))])
+
+
+def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"\xc3\xa9\r\nb")
+    assert read_bounded(file, 5) == b"\xc3\xa9\r\nb"
+    assert read_bounded(file, 4) is None
+    assert read_bounded_text(file, 3) == "\u00e9\nb"
+    assert read_bounded_text(file, 2) is None
+    file.write_bytes(b"a" * 9)
+    assert read_bounded_text(file, 2) is None
+
+
+def test_a_pipe_is_read_up_to_its_bound(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["yes"], stdout=pipe.open("r+b")) as endless:
+        try:
+            assert read_bounded(pipe, 1 << 20) is None
+        finally:
+            endless.kill()
