@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Files on the host: temporary folders, atomic writes, free disk space, cpio archives."""
+"""Files on the host: temporary folders, bounded reads, atomic writes, free disk space."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-import io
 import os
 import re
 import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -36,7 +34,7 @@ def read_bounded(file: Path, largest: int) -> bytes | None:
 
 
 def read_bounded_text(file: Path, largest: int) -> str | None:
-    """The same of UTF-8 text, and of ``largest`` characters; lines end in a line feed. Raises OSError, UnicodeDecodeError."""
+    """The same of UTF-8 text, in characters; lines end in a line feed. Raises OSError, UnicodeDecodeError."""
     content = read_bounded(file, 4 * largest)  # UTF-8 has up to four bytes a character
     if content is None:
         return None
@@ -223,77 +221,6 @@ def _facts(folder: Path) -> os.statvfs_result:
 def _free(facts: os.statvfs_result) -> int:
     # An ext4 reserves 5 % for root.
     return (facts.f_bfree if os.geteuid() == 0 else facts.f_bavail) * facts.f_frsize
-
-
-# Reproducible archives for the kernel's initramfs (cpio "newc").
-#
-# The usual tools record times and inode numbers, and need root for device nodes. Format:
-# Documentation/driver-api/early-userspace/buffer-format.rst.
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A file, folder or device of an archive, ``mode`` as in stat(2). A ``Path`` is read on writing."""
-
-    path: str
-    mode: int
-    content: bytes | Path = b""
-    device: tuple[int, int] = (0, 0)
-
-    @classmethod
-    def folder(cls, path: str) -> Entry:
-        return cls(path, stat.S_IFDIR | 0o755)
-
-    @classmethod
-    def file(cls, path: str, content: bytes | Path, mode: int = 0o755) -> Entry:
-        return cls(path, stat.S_IFREG | mode, content)
-
-    @classmethod
-    def character_device(cls, path: str, major: int, minor: int) -> Entry:
-        return cls(path, stat.S_IFCHR | 0o600, device=(major, minor))
-
-    @classmethod
-    def link(cls, path: str, target: str) -> Entry:
-        return cls(path, stat.S_IFLNK | 0o777, target.encode())
-
-
-def archive(entries: Iterable[Entry]) -> bytes:
-    """The entries in the order given (a folder before what lies in it), owned by root, dated at the epoch."""
-    whole = io.BytesIO()
-    write_archive(whole, entries)
-    return whole.getvalue()
-
-
-def write_archive(target: BinaryIO, entries: Iterable[Entry]) -> None:
-    """Write what ``archive`` returns piece by piece. Raises LabError for too large or changing files."""
-    for number, entry in enumerate(entries, start=1):
-        _write_record(target, number, entry)
-    _write_record(target, 0, Entry("TRAILER!!!", 0))
-
-
-def _write_record(target: BinaryIO, inode: int, entry: Entry) -> None:
-    content = entry.content
-    size = content.stat().st_size if isinstance(content, Path) else len(content)
-    if size > 0xFFFFFFFF:  # it has eight hexadecimal digits
-        raise LabError(f"{entry.path} is too large for an initramfs: {size / 1e9:.1f} GB")
-    name = entry.path.encode() + b"\0"
-    links = 2 if stat.S_ISDIR(entry.mode) else 1
-    fields = (inode, entry.mode, 0, 0, links, 0, size, 0, 0, *entry.device, len(name), 0)
-    header = b"070701" + b"".join(b"%08X" % field for field in fields)
-    target.write(header + name + _padding(len(header) + len(name)))
-    if isinstance(content, Path):
-        with content.open("rb") as file:
-            before = target.tell()
-            shutil.copyfileobj(file, target)
-        if target.tell() - before != size:
-            raise LabError(f"{content} changed while it was read", hint="retry when nothing writes there")
-    else:
-        target.write(content)
-    target.write(_padding(size))
-
-
-def _padding(size: int) -> bytes:
-    return b"\0" * (-size % 4)
 
 
 def check_writable(*files: Path | None) -> None:

@@ -18,8 +18,8 @@ from orchestrator.artifacts.guest_programs import guest_programs
 from orchestrator.artifacts.module_files import module_content, unpacked_name, with_dependencies
 from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.artifacts.unpacked_packages import unpacked_packages
+from orchestrator.cpio_archive import Entry, archive
 from orchestrator.errors import HostError
-from orchestrator.files import Entry, archive
 from orchestrator.paths import data_dir
 
 _FOLDERS = ("bin", "dev", "etc", "lib", "lib/modules", "proc", "root", "sys", "tmp")

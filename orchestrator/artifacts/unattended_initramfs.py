@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from orchestrator.files import Entry, write_archive
+from orchestrator.cpio_archive import Entry, write_archive
 from orchestrator.paths import data_dir
 from orchestrator.steps import step
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
+from orchestrator.cpio_archive import Entry, archive
 from orchestrator.errors import HostError
-from orchestrator.files import Entry, archive
 from orchestrator.guest.machine import Machine, RootImage
 from orchestrator.guest.overlay import make_overlay
 from orchestrator.guest.qemu_command import MemoryFile

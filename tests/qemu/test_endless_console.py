@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from command_line import qemus_in
 
+from orchestrator.cpio_archive import Entry, archive
 from orchestrator.errors import GuestExit
-from orchestrator.files import Entry, archive
 from orchestrator.guest.guest import Guest, State
 
 pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg")

@@ -11,8 +11,8 @@ import pytest
 from command_line import qemus_in
 from module_maker import ModuleMaker
 
+from orchestrator.cpio_archive import Entry, archive
 from orchestrator.errors import GuestExit, GuestHang, GuestPanic
-from orchestrator.files import Entry, archive
 from orchestrator.guest.guest import Guest
 
 pytestmark = [pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4"), pytest.mark.allow_oops(".")]

@@ -14,8 +14,8 @@ import pytest
 from faulty_module import insert
 from module_maker import ModuleMaker
 
+from orchestrator.cpio_archive import Entry, archive
 from orchestrator.errors import GuestError, GuestExit, GuestHang, GuestOops, GuestPanic
-from orchestrator.files import Entry, archive
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.interruption import is_stopped
 

@@ -17,6 +17,7 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.catalog.cpus import qemu_cpu
 from orchestrator.catalog.probes import probes
+from orchestrator.cpio_archive import Entry, archive
 from orchestrator.errors import (
     EvidenceError,
     GuestConnectionLost,
@@ -26,7 +27,6 @@ from orchestrator.errors import (
     GuestPanic,
     HostError,
 )
-from orchestrator.files import Entry, archive
 from orchestrator.guest.guest import Guest, State
 from orchestrator.guest.machine import Machine
 from orchestrator.probes.arming import module_attached

@@ -12,8 +12,8 @@ import pytest
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel
+from orchestrator.cpio_archive import Entry, archive
 from orchestrator.experiment.guest_spec import GuestSpec
-from orchestrator.files import Entry, archive
 from orchestrator.guest.guest import Guest
 from orchestrator.run.machines import machine_for
 

@@ -17,10 +17,10 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.artifacts.unattended_initramfs import FOLDER, OUTPUT, STATUS
 from orchestrator.catalog.kernels import kernel
+from orchestrator.cpio_archive import Entry, archive
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestHang, GuestPanic
 from orchestrator.experiment.guest_spec import GuestSpec
-from orchestrator.files import Entry, archive
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.panic_watch import cpus_without_interrupts

@@ -17,16 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.cpio_archive import Entry, archive, write_archive
 from orchestrator.errors import LabError
-from orchestrator.files import (
-    Entry,
-    ScratchFolder,
-    archive,
-    read_bounded,
-    read_bounded_text,
-    write_archive,
-    write_whole,
-)
+from orchestrator.files import ScratchFolder, read_bounded, read_bounded_text, write_whole
 
 HOLDER = """
 import sys
@@ -270,7 +263,7 @@ def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
 def test_a_pipe_is_read_up_to_its_bound(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with subprocess.Popen(["yes"], stdout=pipe.open("r+b")) as endless:
+    with pipe.open("r+b", buffering=0) as end, subprocess.Popen(["yes"], stdout=end) as endless:
         try:
             assert read_bounded(pipe, 1 << 20) is None
         finally:

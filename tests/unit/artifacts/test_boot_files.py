@@ -16,8 +16,8 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.modules_disk import are_as_packed, kernel_modules
 from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.artifacts.unattended_initramfs import unattended_scripts, write_work
+from orchestrator.cpio_archive import Entry, archive
 from orchestrator.errors import BuildError, HostError, UsageError
-from orchestrator.files import Entry, archive
 from orchestrator.guest.machine import DataDisk
 from orchestrator.host_packages import load_requirements
 
