@@ -16,11 +16,12 @@ from orchestrator.artifacts.built_tree import check_built
 from orchestrator.artifacts.cache import Artifact, digest
 from orchestrator.artifacts.debian_mirror import ANOTHER_MIRROR
 from orchestrator.artifacts.debian_package import NoSuchPackageError, Package
+from orchestrator.artifacts.flat_kernel import flat_image
 from orchestrator.artifacts.function_entry import entry_offset
 from orchestrator.artifacts.kernel_build import built_kernel
 from orchestrator.artifacts.kernel_code import SYSTEM_MAP, VMLINUX, KernelCode, code_of_tree, write_code
 from orchestrator.artifacts.kernel_config import implied_options
-from orchestrator.artifacts.kernel_image import extract, flat_image
+from orchestrator.artifacts.kernel_image import extract
 from orchestrator.artifacts.own_kernel_build import own_variant
 from orchestrator.artifacts.pinned_packages import origins, versions
 from orchestrator.artifacts.toolchain import Toolchain, compiler_in, matching_toolchain, release_in, tree_toolchain

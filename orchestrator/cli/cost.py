@@ -20,8 +20,8 @@ from orchestrator.cost.cost_machine import DEFAULT_CPU, DEFAULT_KERNEL
 from orchestrator.cost.costs_json import PrintedCosts
 from orchestrator.cost.request import CostRequest
 from orchestrator.errors import LabError, UsageError
+from orchestrator.experiment.budgets_in_files import read_budgets
 from orchestrator.experiment.file import BUILT
-from orchestrator.experiment.source import read_budgets
 from orchestrator.library.formats import Format, Formats
 from orchestrator.paths import user_path
 

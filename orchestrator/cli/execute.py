@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.saved_guests import kept_guest
+from orchestrator.artifacts.kept_guests import kept_guest
 from orchestrator.cli import options, printing
 from orchestrator.cli.field_options import from_fields
 from orchestrator.cli.main import TypersError, WithExamples

@@ -20,7 +20,7 @@ from orchestrator.cost.program_costs import ProgramCost, program_costs
 from orchestrator.cost.reference import Reference
 from orchestrator.cost.subjects import Subject
 from orchestrator.errors import LabError, UsageError
-from orchestrator.experiment.source import stored_budgets
+from orchestrator.experiment.budgets_in_files import stored_budgets
 from orchestrator.plain_text import counted
 from orchestrator.profile.stored.profile_difference import ProfileDifference, difference
 from orchestrator.profile.stored.profile_files import load_pair, load_profile

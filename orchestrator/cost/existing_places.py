@@ -8,7 +8,8 @@ from fnmatch import fnmatchcase
 from orchestrator.arch import Arch
 from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, KernelCode
 from orchestrator.artifacts.kernel_events import events, system_call_names, tracepoints
-from orchestrator.artifacts.module_files import loaded_code, missing_module_reason
+from orchestrator.artifacts.module_code import loaded_code
+from orchestrator.artifacts.module_files import missing_module_reason
 from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.catalog.data import nearest
 from orchestrator.cost.call_table import call_table

@@ -46,7 +46,7 @@ from orchestrator.guest.interruption import interrupt
 from orchestrator.guest.kernel_reports import KernelReport, Trouble
 from orchestrator.guest.machine import Machine
 from orchestrator.guest.memory_kills import explain_kill, memory_kills
-from orchestrator.guest.monitor import Monitor, Ring, counted_interrupts
+from orchestrator.guest.monitor import Monitor
 from orchestrator.guest.new_identity import reidentify
 from orchestrator.guest.panic import answers_interruption
 from orchestrator.guest.panic_watch import CONSOLE_MAX
@@ -54,6 +54,7 @@ from orchestrator.guest.qemu import RunningQemu, mount_data, open_channel
 from orchestrator.guest.qemu_command import MemoryFile, Wiring, counts_file
 from orchestrator.guest.slots import Slots, take_slots
 from orchestrator.guest.taint import taint_mask, troubles
+from orchestrator.guest.trap_counter import Ring, counted_interrupts
 from orchestrator.guest.vmcore import LACKS_NOTE, write_vmcore
 from orchestrator.guest.written_state import GuestParts, WrittenState
 from orchestrator.process import exit_status

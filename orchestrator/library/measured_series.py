@@ -11,12 +11,10 @@ from functools import cached_property
 from pathlib import Path
 
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.git_tree import GitTree, ends_of, series
+from orchestrator.artifacts.git_tree import GitTree
 from orchestrator.artifacts.own_kernel_build import TreeBuild
-from orchestrator.comparison.series import (
-    MeasuredCommit,
-    MeasuredSeries,
-)
+from orchestrator.artifacts.patch_series import ends_of, series
+from orchestrator.comparison.series import MeasuredCommit, MeasuredSeries
 from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.source import read_source
 from orchestrator.library.commit_runs import CommitRuns, reason_of, skipping

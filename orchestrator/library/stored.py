@@ -18,7 +18,7 @@ from orchestrator.comparison.comparison import (
     pairs_by_kernel,
 )
 from orchestrator.errors import UsageError
-from orchestrator.experiment.source import stored_budgets
+from orchestrator.experiment.budgets_in_files import stored_budgets
 from orchestrator.paths import lab_dir
 from orchestrator.plain_text import shown
 from orchestrator.program import PROGRAM

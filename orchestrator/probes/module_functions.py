@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.artifacts.kernel_code import CodePart, Symbol
-from orchestrator.artifacts.module_files import module_code
+from orchestrator.artifacts.module_code import module_code
 from orchestrator.errors import EvidenceError, LabError
 
 _ADDRESS = re.compile(r"0x[0-9a-f]{8,16}")

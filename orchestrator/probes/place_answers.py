@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.module_files import loaded_code
+from orchestrator.artifacts.module_code import loaded_code
 from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import LabError

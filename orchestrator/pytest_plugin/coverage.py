@@ -21,7 +21,7 @@ import pytest
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.debug_info import kernel_debug_info, module_debug_info
 from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, KernelCode
-from orchestrator.artifacts.module_files import module_code
+from orchestrator.artifacts.module_code import module_code
 from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.qemu_plugins import qemu_plugin
 from orchestrator.artifacts.ready_kernels import Kernel

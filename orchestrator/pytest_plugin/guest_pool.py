@@ -150,7 +150,7 @@ def _keep_core(item: pytest.Item, guest: TestedGuest, file: Path, say: Callable[
 
 def _keep_state(item: pytest.Item, guest: TestedGuest, file: Path, say: Callable[[str], None]) -> None:
     """Save the guest's state, and end the guest. If that fails, a warning says why; the test's result stays."""
-    from orchestrator.artifacts.saved_guests import keep_guest
+    from orchestrator.artifacts.kept_guests import keep_guest
 
     try:
         keep_guest(guest, file)

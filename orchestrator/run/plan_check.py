@@ -8,7 +8,8 @@ from functools import cache
 from typing import Any
 
 from orchestrator.artifacts.kernel_code import KernelCode
-from orchestrator.artifacts.module_files import loaded_code, loaded_files, missing_module_reason, module_code
+from orchestrator.artifacts.module_code import loaded_code, module_code
+from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
 from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.artifacts.symbol_listing import grouped
 from orchestrator.errors import ConfigError, HostError, LabError

@@ -4,15 +4,13 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from orchestrator.artifacts.ready_kernels import Kernel
-from orchestrator.artifacts.unattended_initramfs import OUTPUT, STATUS, progress, write_work
+from orchestrator.artifacts.unattended_initramfs import OUTPUT, STATUS, write_work
 from orchestrator.errors import EvidenceError, GuestError, GuestHang, UnsupportedError
 from orchestrator.guest.console import QUOTED_LINES
 from orchestrator.guest.guest import Guest
@@ -33,71 +31,8 @@ from orchestrator.run.guest_checks import (
     read_clocksource,
     wait_for_clocksource,
 )
+from orchestrator.run.work_progress import WorkProgress, kernel_seconds
 from orchestrator.steps import step
-
-# The steps that unattended work prints: ``COMMAND NUMBERS: NAME=VALUE NAME=VALUE``.
-
-_STEP = re.compile(r"([a-z]{1,16})((?: [a-z0-9]{1,16}){0,3}): ((?:[a-z0-9_]{1,32}=-?[0-9a-f]{1,20}(?: |$))+)")
-_MOST_STEPS = 10_000
-_QUOTED_AROUND = 5
-"""Lines quoted before and after the unexpected one."""
-
-
-@dataclass(frozen=True)
-class ScriptStep:
-    """One command of a module, its arguments, and its results."""
-
-    command: str
-    arguments: tuple[str, ...]
-    values: Mapping[str, str]
-
-    def number(self, name: str) -> int:
-        """A number among the step's results. Raises EvidenceError if there is none of that name."""
-        text = self.values.get(name, "")
-        if not re.fullmatch(r"-?\d{1,18}", text):
-            raise EvidenceError(f"step '{self}' has no number {name}")
-        return int(text)
-
-    def positive(self, name: str) -> int:
-        number = self.number(name)
-        if number <= 0:
-            raise EvidenceError(f"step '{self}' has {name}={number}")
-        return number
-
-    def hexadecimal(self, name: str) -> str:
-        text = self.values.get(name, "")
-        if not re.fullmatch(r"[0-9a-f]{1,20}", text):
-            raise EvidenceError(f"step '{self}' has no {name}")
-        return text
-
-    def __str__(self) -> str:
-        return " ".join((self.command, *self.arguments))
-
-
-def parse_steps(text: str) -> list[ScriptStep]:
-    """The steps in order. Raises EvidenceError for any other output, quoting it."""
-    steps: list[ScriptStep] = []
-    for line in text.splitlines():
-        match = _STEP.fullmatch(line)
-        if match is None or len(steps) == _MOST_STEPS:
-            refuse(text.splitlines(), len(steps), f"{line[:200]!r}")
-        values = dict(pair.split("=", 1) for pair in match[3].split())
-        steps.append(ScriptStep(match[1], tuple(match[2].split()), values))
-    return steps
-
-
-def refuse(lines: Sequence[str], at: int, why: str) -> NoReturn:
-    """Raise EvidenceError with the reason why an output is invalid, and the lines around line ``at``."""
-    around = [line[:200] for line in lines[max(0, at - _QUOTED_AROUND) : at + _QUOTED_AROUND]]
-    raise EvidenceError(f"the work in the guest printed something unexpected: {why}", detail=around)
-
-
-def of_command(steps: Sequence[ScriptStep], command: str, count: int) -> list[ScriptStep]:
-    """The steps of one command, of which there must be ``count``."""
-    script_steps = [step for step in steps if step.command == command]
-    if len(script_steps) != count:
-        raise EvidenceError(f"{len(script_steps)} steps '{command}' were made, not {count}")
-    return script_steps
 
 
 def counting_together(machine: Machine, text: int) -> Machine:
@@ -110,63 +45,6 @@ def counting_together(machine: Machine, text: int) -> Machine:
         return machine
     return replace(machine, counter=replace(machine.counter, together_below=kernel_start(text)))
 
-
-# The progress of an unattended guest: what it prints on its console, and its kernel's uptime.
-
-_TICKS = "jiffies_64"
-_BEFORE_WRAP = 300
-"""Seconds: the kernel's count begins this long before 2**32 (INITIAL_JIFFIES in include/linux/jiffies.h)."""
-
-_INTERVAL = 10.0
-_SILENCE = 30.0
-"""Seconds without output, such as from a guest that compiles a whole kernel for an hour."""
-
-
-class WorkProgress:
-    """Listens to a working guest's console and reports periodically; ``seconds`` reads the guest's clock."""
-
-    def __init__(self, report: Callable[[str], None], what: str, seconds: Callable[[], int | None]) -> None:
-        self._report, self._what, self._seconds = report, what, seconds
-        self._reported = time.monotonic()
-        self._said = ""
-        self._reached: int | None = None
-
-    def listen(self, lines: Sequence[str]) -> None:
-        reported = [words for words in map(progress, lines) if words is not None]
-        silent = time.monotonic() - self._reported
-        is_due = silent > (_INTERVAL if reported else _SILENCE)
-        if reported:
-            self._said = reported[-1][:200]
-        elif is_due:
-            self._reached = self._seconds()
-        if is_due:
-            self._reported = time.monotonic()
-            self._report(f"{self._what}: {self.reached}")
-
-    @property
-    def reached(self) -> str:
-        after = None if self._reached is None else f"{self._reached} seconds of the guest's time"
-        return ", ".join(filter(None, (self._said, after))) or "its beginning"
-
-
-def kernel_seconds(guest: Guest, kernel: Kernel) -> int | None:
-    """Whole seconds of timer ticks that a guest's kernel has counted, read from memory without its noticing.
-
-    None before the kernel has its page tables, or if the count cannot be found.
-    """
-    address = None if kernel.code is None else kernel.code.address(_TICKS)
-    rate = kernel.config.get("CONFIG_HZ", "")
-    if address is None or not rate.isdecimal():
-        return None
-    try:
-        ticks = int.from_bytes(guest.read_memory(address, 8), "little")
-    except GuestError:
-        return None
-    seconds = (ticks - (1 << 32)) // int(rate) + _BEFORE_WRAP
-    return seconds if seconds >= 0 else None
-
-
-# An unattended guest: booted with its work, watched on its console, and read from at its end.
 
 _REFUSED_PLACE = re.compile(
     r"lab_[a-z]+: (\w{1,64}\+0x[0-9a-f]{1,8})(?:/0x[0-9a-f]{1,8})?: "

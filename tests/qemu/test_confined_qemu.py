@@ -24,9 +24,9 @@ from orchestrator.experiment.guest_spec import GuestSpec
 from orchestrator.guest.confinement import USERS, confinement_here
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_files import SharedMemory
-from orchestrator.guest.monitor import counted_interrupts
 from orchestrator.guest.saved_state import SavedGuest
 from orchestrator.guest.saving_and_restoring import restore_guest, save_guest
+from orchestrator.guest.trap_counter import counted_interrupts
 from orchestrator.pytest_plugin.guest_factory import GuestFactory
 from orchestrator.run.machines import machine_for
 

@@ -17,7 +17,7 @@ from elsewhere import ELSEWHERE
 from ended_terminals import exit_status
 from pseudo_terminals import PSEUDO_TERMINALS
 
-from orchestrator.artifacts.saved_guests import keep_guest, kept_guest
+from orchestrator.artifacts.kept_guests import keep_guest, kept_guest
 from orchestrator.errors import GuestError, HostError, UsageError
 from orchestrator.guest.guest import Guest, State
 from orchestrator.guest.saving_and_restoring import reopen_guest

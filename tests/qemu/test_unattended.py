@@ -25,7 +25,7 @@ from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.panic_watch import cpus_without_interrupts
 from orchestrator.run.machines import machine_for
-from orchestrator.run.unattended import kernel_seconds
+from orchestrator.run.work_progress import kernel_seconds
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 

@@ -40,16 +40,8 @@ from orchestrator.results.printed_json import Printed
 from orchestrator.run.benchmark_kind import BenchmarkKind, Prepared, Ready, Session
 from orchestrator.run.cell_records import identity, kernel_facts, without_number
 from orchestrator.run.guest_checks import CLOCKSOURCE
-from orchestrator.run.unattended import (
-    Ending,
-    ScriptStep,
-    UnattendedWork,
-    collect_proof,
-    of_command,
-    output_of,
-    parse_steps,
-    unattended_guest,
-)
+from orchestrator.run.script_steps import ScriptStep, of_command, parse_steps
+from orchestrator.run.unattended import Ending, UnattendedWork, collect_proof, output_of, unattended_guest
 from orchestrator.run.user_modules import smp_note, template_outcome
 from orchestrator.steps import step
 

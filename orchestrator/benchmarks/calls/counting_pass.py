@@ -8,18 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.benchmarks.calls.call_programs import Calls
-from orchestrator.benchmarks.calls.cell_work import (
-    MOST_PASSES,
-    CellContext,
-    HitCounts,
-    without_skips,
-)
+from orchestrator.benchmarks.calls.cell_work import MOST_PASSES, CellContext, HitCounts, without_skips
 from orchestrator.catalog.probes import ProbeKind, is_recording
-from orchestrator.errors import (
-    EvidenceError,
-    NotEntered,
-)
-from orchestrator.guest.monitor import INT3, Ring
+from orchestrator.errors import EvidenceError, NotEntered
+from orchestrator.guest.trap_counter import INT3, Ring
 from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.evidence import check_traps
 from orchestrator.probes.user_point import UserPoint, check_optimised

@@ -21,7 +21,7 @@ from orchestrator.artifacts.function_entry import entry_offset, tracer_place
 from orchestrator.artifacts.guest_programs import bpf_tool
 from orchestrator.artifacts.image_files import ImageFile, file_of_image
 from orchestrator.artifacts.kernel_code import KernelCode
-from orchestrator.artifacts.module_files import loaded_code
+from orchestrator.artifacts.module_code import loaded_code
 from orchestrator.artifacts.module_source import Scalar, Value, check_parameters, render
 from orchestrator.artifacts.modules import Module, parameter_names
 from orchestrator.artifacts.object_state import in_state

@@ -25,7 +25,7 @@ from orchestrator.experiment.table import DEFAULT_REPEATS, BenchmarkChoice, Rows
 from orchestrator.experiment.table_kind import BenchmarkEntry, Listing
 from orchestrator.guest.channel import COMMAND_LIMIT
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.monitor import INT3
+from orchestrator.guest.trap_counter import INT3
 from orchestrator.probes.arming import Parameters
 from orchestrator.probes.attachment import cleanup_after
 from orchestrator.probes.loading import load

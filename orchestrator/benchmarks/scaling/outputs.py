@@ -12,7 +12,7 @@ from orchestrator.catalog.probes import BASELINE, CALL_PREFIX
 from orchestrator.errors import EvidenceError
 from orchestrator.profile.stored.cell_profile import Unit
 from orchestrator.results.parameters import PROBE_BYTES_EXTRA, PROBE_BYTES_PLAIN
-from orchestrator.run.unattended import ScriptStep, of_command, parse_steps
+from orchestrator.run.script_steps import ScriptStep, of_command, parse_steps
 
 STEPS = 10
 """Equal steps in which probes are registered, enabled, disabled and unregistered."""

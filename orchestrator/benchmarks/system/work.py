@@ -41,7 +41,8 @@ from orchestrator.guest.guest import Guest
 from orchestrator.probes import recorder
 from orchestrator.probes.loading import insmod_word
 from orchestrator.run.machines import machine_for
-from orchestrator.run.unattended import UnattendedWork, refuse
+from orchestrator.run.script_steps import refuse
+from orchestrator.run.unattended import UnattendedWork
 
 _FILE = "build.tar"
 _SCRIPT = "prepare_build"

@@ -18,7 +18,7 @@ from orchestrator.artifacts.built_tree import source_of
 from orchestrator.artifacts.debug_info import NoDebugInfoError
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.machine_code import decoded
-from orchestrator.artifacts.module_files import module_code
+from orchestrator.artifacts.module_code import module_code
 from orchestrator.artifacts.ready_kernels import CODE_HINT, Kernel
 from orchestrator.errors import HostError
 from orchestrator.files import ScratchFolder

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from fuzz.scratch import file, folder
+from orchestrator.artifacts.flat_kernel import flat_image
 from orchestrator.artifacts.function_entry import entry_offset
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree, find_symbols, write_code
-from orchestrator.artifacts.kernel_image import extract, flat_image
+from orchestrator.artifacts.kernel_image import extract
 from orchestrator.artifacts.module_files import module_info
 from orchestrator.artifacts.modules import Module, check_parameter_names
 from orchestrator.artifacts.program_code import find_in_library, find_in_program

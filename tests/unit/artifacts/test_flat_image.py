@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from orchestrator.artifacts.kernel_image import flat_image
+from orchestrator.artifacts.flat_kernel import flat_image
 
 MIB = 1 << 20
 SETUP = 4 * 512

@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.artifacts.function_entry import NOPS5, entry_offset
 from orchestrator.artifacts.kernel_code import KernelCode, Symbol, find_symbols
-from orchestrator.artifacts.module_files import module_code
+from orchestrator.artifacts.module_code import module_code
 from orchestrator.errors import LabError
 from orchestrator.probes.point_check import wrong_point_reason
 

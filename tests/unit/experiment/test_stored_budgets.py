@@ -9,8 +9,9 @@ import pytest
 
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import ConfigError
+from orchestrator.experiment.budgets_in_files import stored_budgets
 from orchestrator.experiment.file import load_experiment
-from orchestrator.experiment.source import MAX_BYTES, stored_budgets
+from orchestrator.experiment.source import MAX_BYTES
 
 HEAD = """\
 name: large

@@ -14,8 +14,9 @@ from typing import cast
 import pytest
 
 from orchestrator.errors import GuestError
-from orchestrator.guest import monitor
-from orchestrator.guest.monitor import Monitor, counted_interrupts
+from orchestrator.guest import trap_counter
+from orchestrator.guest.monitor import Monitor
+from orchestrator.guest.trap_counter import counted_interrupts
 
 REGISTERS = b"EAX=00000003 EBX=c1093a15 ECX=00000000 EDX=00000000\n" * 20
 
@@ -105,10 +106,12 @@ def test_endless_log_is_read_up_to_a_pipes_size(tmp_path: Path) -> None:
     os.truncate(endless, 1 << 33)
     with endless.open("rb", buffering=0) as log, Path("/dev/null").open("rb") as over:
         thread = threading.Thread(
-            target=monitor._count, args=[log.fileno(), over.fileno(), Counter(), monitor._RECORDS[0]], daemon=True
+            target=trap_counter._count,
+            args=[log.fileno(), over.fileno(), Counter(), trap_counter._RECORDS[0]],
+            daemon=True,
         )
         thread.start()
         while thread.is_alive():
-            assert log.tell() <= 2 * monitor._PIPE_BYTES
+            assert log.tell() <= 2 * trap_counter._PIPE_BYTES
             thread.join(0.01)
         assert log.tell() > 0

@@ -16,7 +16,7 @@ from tiny_modules import tiny_kernel
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.module_files import module_code
+from orchestrator.artifacts.module_code import module_code
 from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.errors import LabError
 from orchestrator.files import sha256_of

@@ -21,7 +21,7 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.debug_info import NoDebugInfoError
 from orchestrator.artifacts.kernel_code import KernelCode
-from orchestrator.artifacts.module_files import module_code
+from orchestrator.artifacts.module_code import module_code
 from orchestrator.errors import EvidenceError, UsageError
 from orchestrator.files import sha256_of
 from orchestrator.process import Finished

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.git_tree import GitTree, ends_of, series
+from orchestrator.artifacts.git_tree import GitTree
+from orchestrator.artifacts.patch_series import ends_of, series
 from orchestrator.errors import UsageError
 
 

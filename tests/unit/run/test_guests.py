@@ -12,7 +12,8 @@ import pytest
 from orchestrator.catalog.cpus import cpu
 from orchestrator.guest.machine import Lan, Machine, RootImage
 from orchestrator.run.guest_start import can_be_restored
-from orchestrator.run.unattended import WorkProgress, refused_places
+from orchestrator.run.unattended import refused_places
+from orchestrator.run.work_progress import WorkProgress
 
 MACHINE = Machine(cpu("pentium4"), Path("kernel"), Path("initramfs"))
 

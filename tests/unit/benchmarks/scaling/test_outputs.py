@@ -19,7 +19,7 @@ from orchestrator.benchmarks.scaling.rows import kprobe_cache
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.unattended import parse_steps
+from orchestrator.run.script_steps import parse_steps
 
 UNATTENDED = Path(__file__).parents[2] / "unattended"
 
