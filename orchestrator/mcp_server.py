@@ -325,6 +325,9 @@ def _offer_measurements(measures: Offer, measurements: Measurements, lab: Lab) -
         function: Annotated[
             Word | None, Field(description="The only function of a module's that is asked for.")
         ] = None,
+        together: Annotated[  # noqa: FBT002
+            bool, Field(description="Attach all programs of a BPF file at once: what a call takes more with them.")
+        ] = False,
         rodata: Annotated[Words, Field(description="NAME=VALUE: const volatile variables of BPF programs.")] = [],  # noqa: B006
         max_entries: Annotated[Words, Field(description="NAME=N: sizes of maps of BPF programs.")] = [],  # noqa: B006
         maps: Annotated[
@@ -344,7 +347,16 @@ def _offer_measurements(measures: Offer, measurements: Measurements, lab: Lab) -
             for file in state.contents.values():
                 inside(file)
             request = CostRequest(
-                names, on, calls, cpu, at_most, cflags=cflags, function=function, state=state, image=image
+                names,
+                on,
+                calls,
+                cpu,
+                at_most,
+                cflags=cflags,
+                function=function,
+                state=state,
+                image=image,
+                together=together,
             )
             costs = own_lab.cost(request)
             return own_lab.spoken(render_sheets(f"run {costs.run.record.run}", [costs.sheet()]))

@@ -12,6 +12,10 @@
 //                                          Maps get so many entries, and the keys and values of a file, one behind the
 //                                          other, before anything is attached; and so are the maps that user space reads
 //                                          opened by the program TOOL (bpfprobe read), which says how many those are
+//                                          With "together NAMES TOOL" those of NAMES are, which commas separate, or with
+//                                          "all" those that libbpf loads by itself: as by a tool's own loader, what
+//                                          names no place is loaded alone, "unattached ID NAME SECTION", and what is
+//                                          optional is "left 0 NAME SECTION". Then TOOL (bpfprobe) says what is attached
 //   bpfload stacks [entries MAP NUMBER]... OBJECT [NAME]
 //                                                   says of each BYTES[+BYTES...] NAME: the stack of the program and of the functions
 //                                          that it calls, as the verifier has found; attaches none
@@ -41,6 +45,9 @@ static struct set {
 } entries_set[MOST_SET], filled[MOST_SET];
 static int entries_set_count, filled_count;
 static const char *reader_tool, *reader_pipes;
+// The programs that are attached at once, and what tells how; NULL for others.
+static const char *together, *teller;
+#define ALL "all"
 
 // Entries of a map without max_entries, which its own loader would set: as most tools of libbpf's have (MAX_ENTRIES of
 // libbpf-tools); bytes of a ring.
@@ -155,8 +162,25 @@ static int show(const struct bpf_program *program)
 	return 0;
 }
 
+// Whether the programs to be attached are named one by one, and this is one of them.
+static int is_listed(const struct bpf_program *program)
+{
+	const char *name = bpf_program__name(program), *at = together;
+
+	while (at && (strcspn(at, ",") != strlen(name) || strncmp(at, name, strlen(name)) != 0))
+		at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL;
+	return at != NULL;
+}
+
+static int has_list(void)
+{
+	return together && strcmp(together, ALL) != 0;
+}
+
 static int is_wanted(const struct bpf_program *program, const char *name)
 {
+	if (has_list())
+		return is_listed(program);
 	return name ? strcmp(bpf_program__name(program), name) == 0 : bpf_program__autoload(program);
 }
 
@@ -338,6 +362,8 @@ static struct bpf_object *loaded(const char *file, const char *name, const char 
 			others |= name && !is_named && with_others;
 			if (name && (is_named || !with_others))
 				bpf_program__set_autoload(program, is_named);
+			if (has_list() && (is_listed(program) || !with_others))
+				bpf_program__set_autoload(program, is_listed(program));
 			if (!folder)
 				keep_statistics(program);
 		}
@@ -515,6 +541,38 @@ static int start_reader(const char *folder)
 	return status ? fail("the reader of maps does not open them", "", 0) : 0;
 }
 
+static int fail_to_attach(const struct bpf_program *program, int error)
+{
+	char about[LONGEST_PATH];
+
+	if (!together)
+		return fail("cannot attach ", bpf_program__section_name(program), error);
+	snprintf(about, sizeof(about), "%s (%s)", bpf_program__name(program), bpf_program__section_name(program));
+	return fail("cannot attach ", about, error);
+}
+
+static void show_unattached(const char *why, const struct bpf_program *program, __u32 id)
+{
+	printf("%s %u %s %s\n", why, id, bpf_program__name(program), bpf_program__section_name(program));
+}
+
+static int tell_attached(void)
+{
+	char process[16];
+	int status;
+	pid_t child;
+
+	snprintf(process, sizeof(process), "%d", getpid());
+	fflush(stdout);
+	child = fork();
+	if (child == 0) {
+		execl(teller, teller, "attached", process, NULL);
+		_exit(127);
+	}
+	return child > 0 && waitpid(child, &status, 0) == child && status == 0 ? 0 :
+	       fail("nobody tells what is attached: ", teller, 0);
+}
+
 static int attach(const char *folder, const char *file, const char *name, const struct place *place)
 {
 	struct bpf_object *object = loaded(file, name, folder);
@@ -532,18 +590,27 @@ static int attach(const char *folder, const char *file, const char *name, const 
 		const char *section = bpf_program__section_name(program);
 		int error;
 
-		if (!is_wanted(program, name))
+		if (!is_wanted(program, name)) {
+			if (together && !has_list())
+				show_unattached("left", program, 0);
 			continue;
+		}
 		programs++;
 		error = attach_program(program, place);
+		if (together && error == -EOPNOTSUPP) {
+			show_unattached("unattached", program, id_of(program));
+			continue;
+		}
 		if (error == -EOPNOTSUPP || error == -ESRCH)
 			return fail("libbpf attaches nothing by itself for the section ", section, 0);
 		if (error)
-			return fail("cannot attach ", section, error);
+			return fail_to_attach(program, error);
 		if (pin(program, folder) || show(program))
 			return 1;
 	}
-	return programs ? 0 : fail("the object has no program", "", 0);
+	if (!programs)
+		return fail("the object has no program", "", 0);
+	return together ? tell_attached() : 0;
 }
 
 static int run_command(int count, char **words)
@@ -581,6 +648,8 @@ static int take_set(int count, char **words)
 			filled[filled_count++] = set;
 		else if (strcmp(words[taken], "read") == 0)
 			reader_tool = words[taken + 1], reader_pipes = words[taken + 2];
+		else if (strcmp(words[taken], "together") == 0)
+			together = set.map, teller = set.value;
 		else
 			break;
 	}
@@ -592,7 +661,7 @@ int main(int count, char **words)
 	const int taken = count > 2 ? take_set(count - 2, words + 2) : 0;
 
 	if (taken) {
-		memmove(words + 2, words + 2 + taken, (count - 2 - taken) * sizeof(*words));
+		memmove(words + 2, words + 2 + taken, (count - 2 - taken + 1) * sizeof(*words));	// with the NULL behind them
 		count -= taken;
 	}
 	return run_command(count, words);

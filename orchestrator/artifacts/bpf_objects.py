@@ -83,6 +83,10 @@ def user_section(section: str) -> str | None:
     return None if match is None else match[1]
 
 
+OPTIONAL = "?"
+"""How a section begins whose program libbpf does not load by itself: the tool's own loader decides."""
+
+
 class UnknownProgram(BuildError):
     """A file of BPF programs lacks the program that somebody named."""
 
@@ -103,11 +107,19 @@ class BpfObject:
     sizes: Mapping[str, int] = field(default_factory=dict)
     contents: Mapping[str, Path] = field(default_factory=dict)
 
-    def chosen(self, kernel: Kernel, program: str | None) -> BpfObject:
-        """The object with this program alone, or all. Raises UnsupportedError, UnknownProgram."""
-        if program is not None and program not in self.programs:
-            raise UnknownProgram(unknown("program", program, self.programs), where=self.source.file)
-        chosen = {name: section for name, section in self.programs.items() if program in (None, name)}
+    def chosen(self, kernel: Kernel, names: Sequence[str]) -> BpfObject:
+        """The object with these programs alone; without names with all but those that are optional (``SEC("?...")``).
+
+        Raises UnsupportedError, UnknownProgram.
+        """
+        missing = next((name for name in names if name not in self.programs), None)
+        if missing is not None:
+            raise UnknownProgram(unknown("program", missing, self.programs), where=self.source.file)
+        chosen = {
+            name: section
+            for name, section in self.programs.items()
+            if name in names or not (names or section.startswith(OPTIONAL))
+        }
         for section in chosen.values():
             if section.startswith(_ON_FPROBES) and kernel.config.get("CONFIG_FPROBE") != "y":
                 lacking = without_option("CONFIG_FPROBE", [_TYPES], kernel.spec.arch)

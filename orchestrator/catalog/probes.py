@@ -87,6 +87,9 @@ _COLUMN, _END = 60, 16
 
 ONE_PROGRAM = "program"
 """What a row of a user's BPF file may say: ``./x.bpf.c program=NAME`` attaches this one alone."""
+TOGETHER = "together"
+"""``./x.bpf.c together=all`` attaches all programs of the file as their sections say, ``together=a,b`` these."""
+ALL_PROGRAMS = "all"
 COMPILED_WITH = "cflags"
 """The flags of clang for a source: ``./x.bpf.c cflags='-I ../include'``, paths relative to the source's folder."""
 
@@ -304,19 +307,24 @@ def parse_parameters(text: str) -> dict[str, str]:
 
 
 def program_parameters(path: str, text: str) -> dict[str, str]:
-    """Parse what follows the ``path`` of BPF programs: ``program=NAME cflags=FLAGS rodata=NAME=VALUE``.
+    """Parse what follows the ``path`` of BPF programs: ``program=NAME`` or ``together=all``, ``cflags=FLAGS``, a state.
 
     Flags and what is set are in one spelling each.
 
     Raises ConfigError.
     """
     given = _parameters(text, LONGEST_FLAGS)
-    if not given.keys() <= {ONE_PROGRAM, COMPILED_WITH, *STATE}:
+    if not given.keys() <= {ONE_PROGRAM, TOGETHER, COMPILED_WITH, *STATE}:
         raise ConfigError(
             f"found {text[:_QUOTED]!r} after {Path(path).name}; BPF programs take {ONE_PROGRAM}=NAME, one of the "
-            f"file's, {COMPILED_WITH}=FLAGS, those of clang, and {', '.join(STATE)}=NAME=VALUE"
+            f"file's, {TOGETHER}={ALL_PROGRAMS} or {TOGETHER}=NAME,NAME, which are attached at once, "
+            f"{COMPILED_WITH}=FLAGS, those of clang, and {', '.join(STATE)}=NAME=VALUE"
         )
-    if not re.fullmatch(r"[A-Za-z_]\w{0,127}", given.get(ONE_PROGRAM, "all"), re.ASCII):
+    if {ONE_PROGRAM, TOGETHER} <= given.keys():
+        what = f"{ONE_PROGRAM}={given[ONE_PROGRAM][:_QUOTED]} is measured alone, and {TOGETHER} attaches several"
+        raise ConfigError(f"{what}: leave one of them out, or name the programs: {TOGETHER}=NAME,NAME")
+    programs = [given.get(ONE_PROGRAM, ALL_PROGRAMS), *given.get(TOGETHER, ALL_PROGRAMS).split(",")]
+    if not all(re.fullmatch(r"[A-Za-z_]\w{0,127}", name, re.ASCII) for name in programs):
         raise ConfigError(f"found {text[:_QUOTED]!r}; a program's name is that of a function of C")
     flags = CompilerFlags.of_text(given.pop(COMPILED_WITH, ""))
     state = ProgramState.of_parameters({name: given.pop(name) for name in STATE if name in given})
@@ -493,6 +501,19 @@ class ProbeKind(KernelFeature):
     def one_program(self) -> str | None:
         """The only program of a user's BPF file that is attached; None for all of them."""
         return None if self.bpf_file is None else self.parameters.get(ONE_PROGRAM)
+
+    @property
+    def is_together(self) -> bool:
+        """Whether a user's BPF programs are attached at once, each as its section says."""
+        return self.bpf_file is not None and TOGETHER in self.parameters
+
+    @property
+    def named_programs(self) -> Sequence[str]:
+        """The programs of a user's BPF file that are named to be attached; empty for all of them."""
+        if self.one_program is not None:
+            return [self.one_program]
+        together = self.parameters.get(TOGETHER, ALL_PROGRAMS) if self.bpf_file is not None else ALL_PROGRAMS
+        return [] if together == ALL_PROGRAMS else list(dict.fromkeys(together.split(",")))
 
     @property
     def state(self) -> ProgramState:

@@ -81,6 +81,10 @@ def cost(
             metavar="REV|FILE|RUN", help="Exit with 1 if a hit takes more than at this commit, or in this run."
         ),
     ] = None,
+    together: Annotated[
+        bool,
+        typer.Option("--together", help="Attach all programs of a BPF file at once: what a call takes more with them."),
+    ] = False,
     include: Annotated[
         list[str] | None,
         typer.Option("-I", metavar="FOLDER", help="A folder with headers of BPF sources; its vmlinux.h wins."),
@@ -144,6 +148,7 @@ def cost(
         function,
         ProgramState.of(rodata or (), max_entries or (), map_ or ()),
         image,
+        together,
     )
     lab = ConsoleLab(jobs=jobs, offline=offline, verbose=verbose, fleet=fleet)
     with _named_by_the_user(budget):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -22,7 +23,7 @@ from orchestrator.benchmarks.calls.call_benchmark import checked_run
 from orchestrator.benchmarks.calls.call_programs import Calls, user_function
 from orchestrator.catalog.data import existing_file, unknown
 from orchestrator.catalog.image_recipes import DEFAULT_IMAGE
-from orchestrator.catalog.probes import CALL_PREFIX, is_one_liner, probe_in_catalogue
+from orchestrator.catalog.probes import CALL_PREFIX, TOGETHER, is_one_liner, probe_in_catalogue
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.catalog.tools import ToolCommand
 from orchestrator.catalog.user_files import find_workload
@@ -31,6 +32,7 @@ from orchestrator.cost.call_table import (
     ReachedNames,
     TableCall,
     call_table,
+    called_by,
     known_call,
     reaching_system_call,
 )
@@ -41,7 +43,7 @@ from orchestrator.cost.existing_places import is_pattern, lacking
 from orchestrator.cost.line import CostLine
 from orchestrator.cost.subjects import ANY_FUNCTION, AttachPlace, Subject
 from orchestrator.cost.tool_calls import tool_calls
-from orchestrator.cost.unreached import without_function, without_tracepoint
+from orchestrator.cost.unreached import UnreachedSubject, without_function, without_tracepoint
 from orchestrator.cost.user_places import UserPlaces, linked
 from orchestrator.errors import EvidenceError, UsageError
 from orchestrator.experiment.fields import point
@@ -77,6 +79,10 @@ class NamedCalls:
             raise UsageError(f"{' and '.join(named)} exclude each other", hint="name one of them")
         if self.hits != 1 and self.workload is None:
             raise UsageError("is of calls of your own only", where="hits", hint="name them: workload")
+
+    @property
+    def names_calls(self) -> bool:
+        return self.call is not None or self.workload is not None
 
     def check(self) -> None:
         """Raises UsageError for a call that is not known, a file that is no workload, and what is no point."""
@@ -115,13 +121,17 @@ class CallFinder:
     given: NamedCalls
     image: str | None = None
     _counted: list[CountedTable] = field(default_factory=list)
+    unreached: list[UnreachedSubject] = field(default_factory=list)
+    """Programs that are measured together with others, and that no call reaches."""
 
     def lines(self, subject: Subject) -> Sequence[CostLine]:
-        """The lines of a subject: of a tool for each call by which it is reached. Raises as ``line``."""
+        """The lines of a subject: of what is measured whole for each call that reaches it. Raises as ``line``."""
         return [replace(line, named_image=self.image) for line in self._lines(subject)]
 
     def _lines(self, subject: Subject) -> Sequence[CostLine]:
         command = subject.command
+        if subject.programs:
+            return self._together_lines(subject)
         if command is None:
             return [self.line(subject)]
         if subject.place == AttachPlace():
@@ -129,16 +139,51 @@ class CallFinder:
         line = self.line(subject)  # of a script with one place: a call is a hit, however often it runs
         return [replace(line, benchmark={key: part for key, part in line.benchmark.items() if key != "hits"})]
 
-    def _tool_lines(self, subject: Subject, command: ToolCommand) -> Sequence[CostLine]:
-        """Of the named calls, or those that reach most of the tool's programs."""
+    def _together_lines(self, subject: Subject) -> Sequence[CostLine]:
+        """Of the named calls, or those that reach the programs, the one that reaches most of them first."""
+        if self.given.run is not None:
+            what = "programs that are attached together are counted in calls, and not in runs of a command"
+            raise UsageError(what, where=subject.title, hint="name calls: --call CALL, or --workload FILE.c")
+        self._check_attachable(subject)
+        if self.given.names_calls:
+            return self._of_named_calls(subject)
+        calls = Counter[str]()
+        unreached: list[UnreachedSubject] = []
+        for program in subject.programs:
+            try:
+                calls[called_by(self.line(program).benchmark)] += 1
+            except UsageError as error:
+                unreached.append(UnreachedSubject(program, self.kernel.spec, error))
+        if not calls:
+            raise unreached[0]
+        self.unreached += unreached
+        return [self._of_table_call(subject, call_table()[name]) for name, _ in calls.most_common()]
+
+    def _check_attachable(self, subject: Subject) -> None:
+        """Raise UsageError for programs whose places the kernel lacks: nothing of the others is measured, then."""
+        places = {program.name: program.place for program in subject.programs}
+        reasons = {name: place.wrong or lacking(self.kernel, place) for name, place in places.items()}
+        wrong = [f"{name}: {reason}" for name, reason in reasons.items() if reason]
+        if wrong:
+            attachable = ",".join(name for name, reason in reasons.items() if not reason)
+            others = f"measure the others: '{subject.source} {TOGETHER}={attachable}', or " if attachable else ""
+            hint = f'{others}mark those that the tool may do without: SEC("?...")'
+            raise UsageError("; ".join(wrong), where=subject.title, hint=hint)
+
+    def _of_named_calls(self, subject: Subject) -> Sequence[CostLine]:
         if self.given.workload is not None:
             file = {"name": "workload", "file": str(self.given.workload)}
             return [self._line(subject, self.given.point or ANY_FUNCTION, file)]
-        if self.given.call is not None:
-            made = self._named_call(subject, self.given.call)
-            if made is None:
-                return [self._of_system_call(subject, self.given.call)]
-            return [self._of_table_call(subject, made)]
+        assert self.given.call is not None
+        made = self._named_call(subject, self.given.call)
+        if made is None:
+            return [self._of_system_call(subject, self.given.call)]
+        return [self._of_table_call(subject, made)]
+
+    def _tool_lines(self, subject: Subject, command: ToolCommand) -> Sequence[CostLine]:
+        """Of the named calls, or those that reach most of the tool's programs."""
+        if self.given.names_calls:
+            return self._of_named_calls(subject)
         image = replace(CostLine(subject, None, {}), named_image=self.image).image
         try:
             calls = tool_calls(self.context, self.kernel, cost_machine(self.cpu), command, image)
@@ -268,10 +313,9 @@ class CallFinder:
             return in_user_space
         if place.is_in_program:
             return place if self.given.point is None else AttachPlace(is_in_program=True)
-        names_calls = self.given.call is not None or self.given.workload is not None
         if self.given.point is not None:  # an offset does not decide which calls enter the function
             return self._given_point
-        if names_calls and probe_in_catalogue(subject.row) is not None:
+        if self.given.names_calls and probe_in_catalogue(subject.row) is not None:
             return AttachPlace(event=place.event)  # a mechanism is anywhere
         return place
 

@@ -62,6 +62,16 @@ def call_table() -> Mapping[str, TableCall]:
     return named(TableCall, read("calls.yaml"))
 
 
+def called_by(benchmark: Mapping[str, object]) -> str:
+    """The name of the call of the table that a benchmark makes."""
+    keys = ("name", "file", "call", "arguments", "expect")
+    return next(
+        call.name
+        for call in call_table().values()
+        if all(call.benchmark.get(key) == benchmark.get(key) for key in keys)
+    )
+
+
 def modules_for(benchmark: Mapping[str, object]) -> tuple[str, ...]:
     """The kernel's own modules that a benchmark's calls need: those of the workloads of the table, by their file."""
     by_file = {str(call.file): call.modules for call in call_table().values() if call.modules}

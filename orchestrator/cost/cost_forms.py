@@ -87,7 +87,7 @@ def _of_program(headings: Sequence[str], program: ProgramCost) -> Sequence[str]:
 
 
 def _call(cost: Cost) -> str:
-    return cost.call if cost.subject.command is not None else ""
+    return cost.call if cost.subject.is_whole else ""
 
 
 _kernel: Callable[[Cost], str] = attrgetter("cell.kernel")
@@ -122,7 +122,7 @@ def _columns(remarks: Remarks) -> Columns[Cost]:
             of_number("change", _change),
             of_number("allowed", attrgetter("allowed")),
             of_number("nsec", lambda cost: "" if cost.nanoseconds is None else f"{cost.nanoseconds:.0f}"),
-            of_number("mechanism", attrgetter("mechanism")),
+            of_number("mechanism", lambda cost: "" if cost.programs else cost.mechanism),
             of_number("hits", lambda cost: NOTHING if cost.hits is None else str(cost.hits)),
             of_program("verified", BPF_VERIFIED),
             of_program("size", BPF_INSTRUCTIONS),
@@ -160,8 +160,9 @@ def _sentences(costs: Sequence[Cost], headings: Sequence[str]) -> Iterator[str]:
     yield from (text for heading, text in _EXPLANATIONS.items() if heading in headings)
     if any(cost.programs for cost in costs):
         yield (
-            "A tool's row: what a call takes more with the tool attached; below it are its programs that calls run, "
-            "with the instructions of their own code in a call, without the helpers that they call."
+            "The row of a tool, or of programs together: what a call takes more with all of them attached; below it "
+            "are the programs that calls run, with the instructions of their own code in a call, without the helpers "
+            "that they call."
         )
     yield from dict.fromkeys(_of_functions(cost) for cost in costs if cost.own_function is not None)
     for cost in costs:

@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from orchestrator.errors import LabError
+from orchestrator.probes.bpf_program import ENTRY_BYTES
 from orchestrator.profile.stored.cell_profile import CellProfile
 from orchestrator.profile.stored.profile_files import load_profile
 from orchestrator.results.contract import CellRecord, ProgramRuns
@@ -44,7 +45,8 @@ def _costs(programs: Sequence[ProgramRuns], calls: int, profile: CellProfile | N
         runs, instructions = Fraction(program.runs, calls), None
         if profile is not None:
             executed = _executed(program, profile)
-            entered = executed.get(int(program.address, 16), 0)
+            start = int(program.address, 16)
+            entered = executed[min(executed)] if executed and min(executed) < start + ENTRY_BYTES else 0
             if entered:
                 runs = Fraction(entered, profile.calls)
                 instructions = float(Fraction(sum(executed.values()), profile.calls))

@@ -146,6 +146,8 @@ def partner(line: CostLine, lines: Sequence[CostLine], before: Sequence[CostLine
     )
     old = before if is_other_file else same_file
     on_them = [request for request in old if set(request.kernels) & set(line.kernels)]
+    if line.subject.is_whole:  # it has a line for each of several calls
+        on_them = [request for request in on_them if request.benchmark in (line.benchmark, {})]
     names, old_names = ({request.subject.name for request in requests} for requests in (of_file, old))
     is_renamed = names - old_names == {line.subject.name} and len(old_names - names) == 1
     same = [request for request in on_them if request.subject.name == line.subject.name]

@@ -17,9 +17,12 @@ from orchestrator.artifacts.kernel_build import kernel_lists
 from orchestrator.artifacts.ready_kernels import ready_kernel
 from orchestrator.catalog.compiler_flags import CompilerFlags
 from orchestrator.catalog.probes import (
+    ALL_PROGRAMS,
     BPF_SOURCE,
     BPF_SUFFIXES,
     COMPILED_WITH,
+    ONE_PROGRAM,
+    TOGETHER,
     has_programs,
     is_one_liner,
     is_text,
@@ -58,7 +61,8 @@ class CostRequest:
     file, a stored run, or a commit. ``cflags`` are clang's for the sources of BPF programs, an argument each; their
     relative paths are those of the current folder. ``state`` is set in all BPF programs before they are loaded, its
     relative paths likewise. ``function`` is the only one of a module's that is asked for. ``image`` has the tools and
-    the bpftrace, in place of the lab's.
+    the bpftrace, in place of the lab's. ``together`` attaches all programs of a BPF file at once: a number is of a
+    call.
     """
 
     subjects: Sequence[str]
@@ -72,11 +76,13 @@ class CostRequest:
     function: str | None = None
     state: ProgramState = field(default_factory=ProgramState)
     image: str | None = None
+    together: bool = False
 
     def sources(self) -> Sequence[str]:
-        """The subjects, those of BPF with ``cflags`` and ``state`` as parameters. Raises ConfigError."""
+        """The subjects, those of BPF with ``cflags``, ``state`` and ``together`` as parameters. Raises ConfigError."""
         flags = CompilerFlags.of(self.cflags, _FLAGS)
-        texts = [_compiled_with(flags, text) for text in self.subjects] if flags.flags else self.subjects
+        texts = [*map(_together, self.subjects)] if self.together else self.subjects
+        texts = [_compiled_with(flags, text) for text in texts] if flags.flags else texts
         return [_in_state(self.state, text) for text in texts] if self.state.is_given else texts
 
     @property
@@ -93,6 +99,10 @@ class CostRequest:
         if self.state.is_given and not any(map(_has_programs, self.subjects)):
             what = "no subject is a file of BPF programs (NAME.bpf.c, NAME.o), in which this is set"
             raise UsageError(what, where="--" + next(iter(self.state.parameters)).replace("_", "-"))
+        alone = next((text for text in self.subjects if self.together and not _may_be_together(text)), None)
+        if alone is not None:
+            what = f"{alone} is no file of BPF programs (NAME.bpf.c, NAME.o), whose programs are attached at once"
+            raise UsageError(what, where="--together", hint="leave it out, or ask for it in a command of its own")
         self.sources()
         if self.function is not None and (self.calls.workload is None or self.calls.point is not None):
             hint = "name the calls, and no point: --workload FILE.c"
@@ -133,8 +143,11 @@ class CostRequest:
             for subject in known:
                 try:
                     lines += finder.lines(subject)
+                except UnreachedSubject as error:
+                    missed.append(error)
                 except UsageError as error:
                     missed.append(UnreachedSubject(subject, finder.kernel.spec, error))
+            missed += finder.unreached
         if not lines:
             raise missed[0]
         return on_all(lines), missed
@@ -161,6 +174,21 @@ def _is_source(text: str) -> bool:
 
 def _has_programs(text: str) -> bool:
     return not is_one_liner(text) and split_path(text)[0].endswith(BPF_SUFFIXES)
+
+
+def _may_be_together(text: str) -> bool:
+    """Whether its programs are attached at once: those of a BPF file; a tool's and bpftrace's always are."""
+    return is_text(text) or is_script(text) or _has_programs(text)
+
+
+def _together(text: str) -> str:
+    """A file of BPF programs with all of them together, unless it says which; anything else as it is."""
+    if not _has_programs(text):
+        return text
+    path, parameters = split_path(text)
+    given = program_parameters(path, parameters)
+    alone = given.pop(ONE_PROGRAM, ALL_PROGRAMS)
+    return text if TOGETHER in given else with_path(path, written({TOGETHER: alone, **given}))
 
 
 def _in_state(state: ProgramState, text: str) -> str:

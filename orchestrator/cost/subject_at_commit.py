@@ -10,6 +10,7 @@ from pathlib import Path
 from orchestrator.artifacts.git_tree import GitTree
 from orchestrator.catalog.probes import (
     ONE_PROGRAM,
+    TOGETHER,
     is_text,
     parameters_of,
     probe_in_catalogue,
@@ -55,8 +56,11 @@ class SubjectAtCommit:
             return False
         if self.then == subject.source:
             return True
-        program = {ONE_PROGRAM: subject.name} if subject.name else {}
-        return parameters_of(subject.row) == {**program, **parameters_of(self.then)}
+        given = parameters_of(self.then)
+        if subject.name:  # also of a program among those that are attached together
+            given = {ONE_PROGRAM: subject.name, **given}
+            given.pop(TOGETHER, None)
+        return parameters_of(subject.row) == given
 
     def of_today(self, subject: Subject) -> Subject:
         """A subject with the path of today's file."""

@@ -24,6 +24,7 @@ from orchestrator.catalog.probes import (
     ONE_PROGRAM,
     PREFIX,
     SUFFIXES,
+    TOGETHER,
     ProbeKind,
     attach_points_of,
     has_several_places,
@@ -32,6 +33,7 @@ from orchestrator.catalog.probes import (
     is_text,
     may_be_one_liner,
     one_liner,
+    parameters_of,
     probe_in_catalogue,
     probe_kind,
     probes,
@@ -82,7 +84,8 @@ class AttachPlace:
 class Subject:
     """Something with a cost: its ``row`` among an experiment's probes, and its name within its ``source``.
 
-    ``mechanism`` is that of a BPF program's section; the kernel tells that of others.
+    ``mechanism`` is that of a BPF program's section; the kernel tells that of others. ``programs`` are those of a BPF
+    file that are attached at once, each as its section says.
     """
 
     row: str
@@ -90,10 +93,19 @@ class Subject:
     place: AttachPlace
     name: str = ""
     mechanism: str = ""
+    programs: tuple[Subject, ...] = ()
 
     @property
     def title(self) -> str:
-        return self.name or self.source
+        if self.name or not self.programs:
+            return self.name or self.source
+        names = ", ".join(probe_kind(self.row).named_programs)
+        return f"{self.source} {TOGETHER}: {names}" if names else f"{self.source} {TOGETHER}"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its number is of a call, which may run several programs of it: a tool, or programs together."""
+        return bool(self.programs) or self.command is not None
 
     @property
     def command(self) -> ToolCommand | None:
@@ -103,7 +115,7 @@ class Subject:
     @property
     def is_module(self) -> bool:
         """Whether it is a kernel module of the user's."""
-        return not self.name and is_path(self.row) and not is_script(self.row)
+        return not (self.name or self.programs) and is_path(self.row) and not is_script(self.row)
 
     @cached_property
     def probe(self) -> str:
@@ -238,7 +250,9 @@ def subjects(context: BuildContext, kernel: Kernel, text: str) -> Sequence[Subje
     if not path.endswith(BPF_SUFFIXES):
         probe_kind(row)
         return [Subject(row, text, AttachPlace())]
-    return _programs(context, kernel, file, text, parameters)
+    programs = _programs(context, kernel, file, text, parameters)
+    is_together = TOGETHER in parameters_of(text)
+    return [Subject(row, path, AttachPlace(), programs=tuple(programs))] if is_together else programs
 
 
 class NoSuchSubject(BuildError):
@@ -253,16 +267,16 @@ def _programs(context: BuildContext, kernel: Kernel, file: Path, text: str, para
     kind = probe_kind(with_path(str(file), parameters))
     own_object = in_state(context, bpf_object(context, kernel, file, kind.flags), kind.state, file)
     try:
-        programs = (
-            own_object.programs if kind.one_program is None else own_object.chosen(kernel, kind.one_program).programs
-        )
+        is_chosen = kind.is_together or kind.one_program is not None
+        programs = own_object.chosen(kernel, kind.named_programs).programs if is_chosen else own_object.programs
     except UnknownProgram as error:
         raise NoSuchSubject(text, error) from None
     attached = []
     for name, section in programs.items():
         place = place_of_section(section)
         if place is not None:
-            row = with_path(str(file), written({ONE_PROGRAM: name, **kind.parameters}))
+            others = {parameter: value for parameter, value in kind.parameters.items() if parameter != TOGETHER}
+            row = with_path(str(file), written({ONE_PROGRAM: name, **others}))
             attached.append(Subject(row, split_path(text)[0], place, name, _mechanism(section) or ""))
     if not attached:
         what = "no program of it is attached at a function, a system call or a tracepoint by itself"
@@ -272,7 +286,7 @@ def _programs(context: BuildContext, kernel: Kernel, file: Path, text: str, para
         raise UsageError(what, where=str(file), detail=shown(detail, _SHOWN), hint=hint if is_somewhere else "")
     for name, section in programs.items():
         if place_of_section(section) is None:  # it may be called by another (a tail call)
-            context.say(f"not measured: {name}; {_unattached(section)}")
+            context.say(f"{'not attached' if kind.is_together else 'not measured'}: {name}; {_unattached(section)}")
     return attached
 
 

@@ -12,6 +12,7 @@ the program's first instruction, whichever task it is in.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -25,6 +26,7 @@ from orchestrator.probes.attachment import Called
 from orchestrator.probes.bpf_program import AttachTarget, BpfProgram, keep_statistics
 from orchestrator.probes.bpf_witness import Witness
 from orchestrator.probes.tracefs import event_number, systems_of
+from orchestrator.results.contract import ProgramRuns
 
 _WORDS = {"raw-tracepoint": "raw_tp", "tp-btf": "tp_btf"}
 """Sections' words of probe kinds, which stand in a one-liner's sections."""
@@ -193,7 +195,52 @@ class _Elsewhere:
         self.runs = self.program.program.info().runs - self.before
 
 
-class ProgramHits:
+class HitCounter(ABC):
+    """Counts what a user's programs do between ``begin`` and ``end``, while calls are made."""
+
+    @property
+    @abstractmethod
+    def is_counting(self) -> bool:
+        """Whether what counts is attached."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Begin to count. Raises PlaceRefused where the kernel takes no witness."""
+
+    @abstractmethod
+    def look(self) -> None:
+        """Store the counts. Raises EvidenceError for a program that ran less often than its place was hit."""
+
+    @abstractmethod
+    def detach(self) -> None:
+        """Detach what counts."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Switch the kernel's statistics off."""
+
+    @abstractmethod
+    def counts(self, called: Called) -> tuple[int, int | None]:
+        """The hits of the calls, and of others (None: not told apart). Raises EvidenceError, HitSkipped."""
+
+    @abstractmethod
+    def learn(self, executed: Mapping[int, int], calls: int) -> None:
+        """Learn from QEMU how often ``calls``, as they are timed, execute the instructions at these addresses."""
+
+    @abstractmethod
+    def remarks(self) -> Sequence[str]:
+        """What is to be said of the hits of a call."""
+
+    def facts(self) -> Mapping[str, str]:
+        """Further parameters of the cell."""
+        return {}
+
+    def program_runs(self) -> Sequence[ProgramRuns]:
+        """The runs of each program, where they are attached together."""
+        return ()
+
+
+class ProgramHits(HitCounter):
     """Counts the hits of ``programs`` between ``begin`` and ``end``; ``elsewhere`` are others of the same row.
 
     ``target`` is the probe point.
@@ -297,7 +344,7 @@ class ProgramHits:
         """Raise EvidenceError unless all programs are hit equally often, or another one not at all."""
         hits = of_calls[0][1]
         ran = [*self._ran(of_calls)]
-        if any(abs(runs - hits) > _noise(calls) for _, runs in ran):
+        if any(abs(runs - hits) > noise(calls) for _, runs in ran):
             named = ", ".join(shown([f"{program.name} {runs} times" for program, runs in ran], 4, "{} more"))
             raise EvidenceError(
                 f"{counted(calls, 'call')} hit the programs unequally often: {named}",
@@ -316,7 +363,7 @@ class ProgramHits:
 def hits_besides(more: int, calls: int) -> int | None:
     """How often each of the calls is hit besides what the clock sees, by all ``more`` hits; None where unequally."""
     each = nearest_multiple(more, calls)
-    return each if each >= 0 and abs(more - each * calls) <= _noise(calls) else None
+    return each if each >= 0 and abs(more - each * calls) <= noise(calls) else None
 
 
 def nearest_multiple(hits: int, calls: int) -> int:
@@ -324,6 +371,6 @@ def nearest_multiple(hits: int, calls: int) -> int:
     return (2 * hits + calls) // (2 * calls)
 
 
-def _noise(calls: int) -> int:
+def noise(calls: int) -> int:
     """Hits that a pass of so many calls may have more or less by interrupts."""
     return min(_OTHERS, calls - 1)

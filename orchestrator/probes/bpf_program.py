@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import struct
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,9 @@ _HITS = re.compile(r"(\d{1,10}) (\d{1,20})")
 _ATTACHED = re.compile(r"(\d{1,10}) ([a-z]{1,20}) (\d{1,10}) (\d{1,10}) (\d{1,10}) (\d{1,20}) (\S{1,255})")
 _LOADED = re.compile(r"(\d{1,10}) (\d{1,4}) ([0-9a-f]{16}) (\S{1,15})")
 _SYMBOL = re.compile(r"([0-9a-f]{1,16}) \w bpf_prog_[0-9a-f]{16}_(\S{1,128})(?:\s.*)?")
+ENTRY_BYTES = 32
+"""Bytes within which a program is entered: kernels with IBT or CFI may call it behind its first instruction, and a tail
+call goes on behind its prologue (X86_TAIL_CALL_OFFSET of arch/x86/net/bpf_jit_comp.c)."""
 _MOST_THREADS = 4096
 """MOST_THREADS of bpfprobe.c."""
 _LONGEST = 1 << 18
@@ -262,7 +266,12 @@ def pinned(guest: Guest, name: str, number: int) -> BpfProgram:
 
 def attached_by(guest: Guest, process: int) -> Sequence[Attached]:
     """What a process has attached. Raises EvidenceError for an unreadable answer."""
-    matches = _matched(guest.succeed([TOOL, "attached", str(process)]).text, _ATTACHED, "what is attached")
+    return attached_in(guest.succeed([TOOL, "attached", str(process)]).text)
+
+
+def attached_in(said: str) -> Sequence[Attached]:
+    """What bpfprobe has said of a process. Raises EvidenceError for an unreadable answer."""
+    matches = _matched(said, _ATTACHED, "what is attached")
     return [
         Attached(
             int(match[1]),
@@ -275,6 +284,14 @@ def attached_by(guest: Guest, process: int) -> Sequence[Attached]:
         )
         for match in matches
     ]
+
+
+def attached_as(attached: Iterable[Attached], perf_events: int = 0) -> str:
+    """How programs are attached, and how many at perf events: ``bpf-kprobe, bpf-kprobe-multi (3 places)``."""
+    places = Counter({"perf event": perf_events} if perf_events else {})
+    for each in attached:
+        places[each.kind] += each.places
+    return ", ".join(kind if number == 1 else f"{kind} ({number} places)" for kind, number in sorted(places.items()))
 
 
 def loaded_by(guest: Guest, process: int) -> Sequence[LoadedProgram]:

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from orchestrator.catalog.probes import ProbeKind
+from orchestrator.catalog.probes import TOGETHER, ProbeKind
 from orchestrator.errors import EvidenceError
+from orchestrator.plain_text import shown
 
 QUOTED_LINES = 20
 """Last lines of a program's output that an error quotes."""
@@ -18,6 +20,9 @@ _WITHOUT_OTHERS = "bpfload: once more, without the others\n"
 _NO_ARRAY = "<invalid BPF map reference>"
 """libbpf's words, in place of the verifier's, where a program needs a map that was left out."""
 _REFUSED_PROGRAM = re.compile(r"^libbpf: prog '(\w{1,128})': BPF program load failed", re.MULTILINE)
+_FAILED_PROGRAM = re.compile(r"^libbpf: prog '(\w{1,128})': (failed to \S.{0,150})", re.MULTILINE)
+_NOT_PUT = re.compile(r"^bpfload: cannot attach (\w{1,128}) \((\S{1,200})\): (.{1,100})", re.MULTILINE)
+_SHOWN = 4
 _NOT_LOADED = ("bpfload: the object does not load", "bpfload: libbpf cannot open the object")
 _VERIFIERS_REASON = re.compile(r"^(\S.{0,200})\nprocessed \d+ insns", re.MULTILINE)
 _REFUSES, _DOES_NOT_LOAD = "the verifier refuses ", " does not load"
@@ -37,10 +42,36 @@ def refusal_of(kind: ProbeKind, said: str) -> EvidenceError:
     why = _VERIFIERS_REASON.findall(words)
     refused = _REFUSED_PROGRAM.findall(words)
     name = kind.name if words is alone or not refused else f"{refused[-1]}, in which {kind.name} may go on"
+    if kind.is_together:
+        return _refused_together(kind, words, why[-1] if why else "")
     last = words.rstrip().rpartition("\n")[2]
     what = f"{kind.name}{_DOES_NOT_LOAD if last.startswith(_NOT_LOADED) else ' cannot be attached'}"
     refusal = f"{_REFUSES}{name}: {why[-1]}" if why else what
     return EvidenceError(refusal, hint=_NOT_SLEEPABLE if refusal.endswith(_SLEEPS) else "", detail=last_lines(words))
+
+
+def _refused_together(kind: ProbeKind, words: str, why: str) -> EvidenceError:
+    """The program that stands in the way of those that are attached together, and why."""
+    refused, failed, put = _REFUSED_PROGRAM.findall(words), _FAILED_PROGRAM.findall(words), _NOT_PUT.findall(words)
+    if put:
+        name, section, error = put[-1]
+        what = f"{name} of {kind.name} cannot be attached to {section}: {error.lower()}"
+    elif refused and why:
+        what = f"{_REFUSES}{refused[-1]} of {kind.name}: {why}"
+    elif failed:
+        what = f"{failed[-1][0]} of {kind.name}{_DOES_NOT_LOAD}: {failed[-1][1]}"
+    elif refused:
+        what = f"{refused[-1]} of {kind.name}{_DOES_NOT_LOAD}"
+    else:
+        return EvidenceError(f"{kind.name}{_DOES_NOT_LOAD}", detail=last_lines(words))
+    hint = f'leave it out as its tool would: name the others, {TOGETHER}=NAME,NAME, or mark it: SEC("?...")'
+    return EvidenceError(what, hint=_NOT_SLEEPABLE if what.endswith(_SLEEPS) else hint, detail=last_lines(words))
+
+
+def nowhere(kind: ProbeKind, programs: Sequence[str]) -> EvidenceError:
+    """The error of programs together of which libbpf attaches none by itself."""
+    what = f"libbpf attaches no program of {kind.name} by itself: {', '.join(shown(programs, _SHOWN))}"
+    return EvidenceError(what, hint='say where each is attached: SEC("fentry/vfs_read"), SEC("tp/sched/sched_switch")')
 
 
 def last_lines(text: str) -> list[str]:

@@ -18,12 +18,12 @@ from orchestrator.probes import bpf_program
 from orchestrator.probes.attachment import Reader
 from orchestrator.probes.bpf_attachment import attaching_programs
 from orchestrator.probes.bpf_hits import UserBpfProgram
+from orchestrator.probes.bpf_program import attached_as
 from orchestrator.probes.map_trial import AttendedMapTrial
 from orchestrator.probes.place import Place
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tool_attachment import (
-    attached_as,
     check_left_nothing,
     pins_in,
     reader_beside,
@@ -31,7 +31,7 @@ from orchestrator.probes.tool_attachment import (
     version_facts,
 )
 from orchestrator.probes.tool_process import ToolProcess
-from orchestrator.probes.user_bpf_attachment import UserBpfAttachment, misplaced, placed
+from orchestrator.probes.user_bpf_attachment import UserBpfAttachment, hits_at, misplaced, placed
 from orchestrator.results.parameters import ATTACHED
 
 
@@ -48,7 +48,7 @@ class OneLinerAttachment(UserBpfAttachment):
         programs: tuple[Sequence[UserBpfProgram], Sequence[UserBpfProgram]],
         process: ToolProcess,
     ) -> None:
-        super().__init__(guest, kind, place, *programs)
+        super().__init__(guest, kind, place, programs[0], hits_at(guest, place.point, *programs))
         self._process = process
 
     def facts(self) -> Mapping[str, int | str]:

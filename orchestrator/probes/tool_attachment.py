@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +30,14 @@ from orchestrator.plain_text import counted, cut, shown
 from orchestrator.probes import attachment, bpf_program
 from orchestrator.probes.attachment import Reader
 from orchestrator.probes.bpf_attachment import attaching_programs
-from orchestrator.probes.bpf_program import Attached, BpfProgram, LoadedProgram, ProgramInfo, keep_statistics
+from orchestrator.probes.bpf_program import (
+    Attached,
+    BpfProgram,
+    LoadedProgram,
+    ProgramInfo,
+    attached_as,
+    keep_statistics,
+)
 from orchestrator.probes.evidence import Observation
 from orchestrator.probes.map_trial import AttendedMapTrial
 from orchestrator.probes.place import Place, PlacedAttachment
@@ -220,14 +226,6 @@ def pinned_programs(guest: Guest, process: ToolProcess) -> Sequence[MeasuredProg
         )
         for number in numbers
     ]
-
-
-def attached_as(attached: Iterable[Attached], perf_events: int = 0) -> str:
-    """How programs are attached, and how many at perf events: ``bpf-kprobe, bpf-kprobe-multi (3 places)``."""
-    places = Counter({"perf event": perf_events} if perf_events else {})
-    for each in attached:
-        places[each.kind] += each.places
-    return ", ".join(kind if number == 1 else f"{kind} ({number} places)" for kind, number in sorted(places.items()))
 
 
 def version_facts(guest: Guest, started: str) -> Mapping[str, str]:

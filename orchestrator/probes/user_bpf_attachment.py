@@ -17,7 +17,7 @@ from pathlib import Path
 
 from orchestrator.artifacts.bpf_objects import BpfObject
 from orchestrator.artifacts.object_lines import object_lines
-from orchestrator.catalog.probes import Handler, ProbeKind, is_recording, probes
+from orchestrator.catalog.probes import ALL_PROGRAMS, Handler, ProbeKind, is_recording, probes
 from orchestrator.errors import (
     EvidenceError,
     UnsupportedError,
@@ -26,20 +26,22 @@ from orchestrator.guest.guest import Guest
 from orchestrator.plain_text import cut
 from orchestrator.probes import attachment, bpf_program, final_form
 from orchestrator.probes.bpf_attachment import attaching_programs, target_of
-from orchestrator.probes.bpf_hits import ProgramHits, UserBpfProgram
-from orchestrator.probes.bpf_program import AttachTarget, BpfProgram
-from orchestrator.probes.bpf_refusal import last_lines, refusal_of
+from orchestrator.probes.bpf_hits import HitCounter, ProgramHits, UserBpfProgram
+from orchestrator.probes.bpf_program import Attached, AttachTarget, BpfProgram, attached_as, attached_in
+from orchestrator.probes.bpf_refusal import last_lines, nowhere, refusal_of
 from orchestrator.probes.evidence import Observation
 from orchestrator.probes.hit_way import HitWay, LoadedCode, hit_way, is_reading, way_facts
 from orchestrator.probes.map_reader import LOADERS_WORDS, MapReader
 from orchestrator.probes.map_trial import MapTrial
 from orchestrator.probes.place import Place, PlacedAttachment
 from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.runs_together import RunsTogether
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.traced_functions import BPF_TRAMPOLINE, check_trampoline
 from orchestrator.probes.user_point import UserPoint
 from orchestrator.profile.stored.cell_profile import CellProfile, CodeLine
-from orchestrator.results.parameters import BPF_HITS, BPF_SECTION, BPF_SIZED, BPF_STACK
+from orchestrator.results.contract import ProgramRuns
+from orchestrator.results.parameters import ATTACHED, BPF_HITS, BPF_SECTION, BPF_SIZED, BPF_STACK
 
 _LOADER = "/tmp/bpfload"  # noqa: S108 - in the guest
 
@@ -57,6 +59,9 @@ _ATTACHED_PROGRAM = re.compile(r"(\d{1,10}) ([A-Za-z_]\w{0,127}) ([!-~]{1,200})"
 
 
 _SIZED_MAP = re.compile(r"(sized|enlarged) (\d{1,10}) ([A-Za-z_]\w{0,127})")
+
+
+_UNATTACHED = re.compile(r"(unattached|left) (\d{1,10}) ([A-Za-z_]\w{0,127}) ([!-~]{1,200})")
 
 
 _READ_MAPS = re.compile(r"reads (\d{1,3})")
@@ -96,18 +101,13 @@ class UserBpfAttachment(PlacedAttachment):
         kind: ProbeKind,
         place: Place,
         programs: Sequence[UserBpfProgram],
-        elsewhere: Sequence[UserBpfProgram] = (),
+        hits: HitCounter,
         reader: MapReader | None = None,
     ) -> None:
         super().__init__(guest, kind, place)
         self._programs = programs
         self._trial = self.trial_of(guest, (program.program for program in programs), reader)
-        point = self.point
-        if isinstance(point, UserPoint):
-            target = target_of(guest, probes()["bpf-uprobe"], point)
-        else:  # at the entry, like the object's own kprobes
-            target = AttachTarget(probes()["bpf-kprobe"], *point.place(0))
-        self._hits = ProgramHits(guest, target, programs, elsewhere)
+        self._hits = hits
 
     def observe(self) -> Observation:
         codes = []
@@ -144,9 +144,9 @@ class UserBpfAttachment(PlacedAttachment):
         self._hits.end()
 
     def counts(self, called: attachment.Called) -> tuple[int, int | None]:
-        """The counts of the witnesses at the programs' places.
+        """The counts of the witnesses at the programs' places; of programs that are attached together, the calls.
 
-        Raises as ``ProgramHits.counts``, and EvidenceError if a map had no room for the hits.
+        Raises as ``HitCounter.counts``, and EvidenceError if a map had no room for the hits.
         """
         hits, hits_of_others = self._hits.counts(called)
         self._trial.check(called.calls, hits)
@@ -180,8 +180,12 @@ class UserBpfAttachment(PlacedAttachment):
             BPF_SECTION: sections,
             **bpf_program.program_facts(programs.values()),
             **self._trial.facts(),
-            **({BPF_HITS: "; ".join(said)} if (said := self._hits.remarks()) else {}),
+            **self._hits.facts(),
+            **({BPF_HITS: cut("; ".join(said), _LONGEST_PHRASE)} if (said := self._hits.remarks()) else {}),
         }
+
+    def program_runs(self) -> Sequence[ProgramRuns]:
+        return self._hits.program_runs()
 
 
 class ObjectAttachment(UserBpfAttachment):
@@ -196,9 +200,10 @@ class ObjectAttachment(UserBpfAttachment):
         loader: _Loader,
         symbols: Symbols | None = None,
     ) -> None:
-        super().__init__(guest, kind, place, programs, reader=loader.reader)
+        super().__init__(guest, kind, place, programs, loader.counter(place.point, programs), loader.reader)
         self._symbols, self._file = symbols, loader.file
-        self._sized, self._enlarged, self._sizes_given = loader.sized, loader.enlarged, loader.sizes_given
+        self._sized, self._enlarged = loader.sized, loader.enlarged
+        self._arguments, self._facts = [*loader.sizes_given, *loader.together], loader.facts
         self._reader = loader.reader
         self.has_buffers = loader.reader.count > 0
 
@@ -210,7 +215,7 @@ class ObjectAttachment(UserBpfAttachment):
 
         The verifier says that when it loads them once more.
         """
-        said = self._guest.run([_LOADER, "stacks", *self._sizes_given, _OBJECT, *_chosen(self._kind)]).text
+        said = self._guest.run([_LOADER, "stacks", *self._arguments, _OBJECT, *_chosen(self._kind)]).text
         stacks_said = _STACKS.findall(said[:_LONGEST_STACKS])
         stacks = [
             sum(map(int, sizes.split("+")))
@@ -222,6 +227,7 @@ class ObjectAttachment(UserBpfAttachment):
         return {
             **super().facts(),
             **self._ways(),
+            **self._facts,
             **({BPF_STACK: max(stacks)} if stacks else {}),
             **(
                 {BPF_SIZED: cut(said_of_maps, _LONGEST_PHRASE)}
@@ -310,22 +316,37 @@ def user_bpf_attached(
         guest.put(bpf_object.loader, _LOADER, mode=0o755)
         guest.put(bpf_object.file, _OBJECT)
         loader = _Loader(guest, kind, point, bpf_object)
-        programs, elsewhere = placed(point, loader.attach)
+        programs, elsewhere = (loader.attach(), ()) if kind.is_together else placed(point, loader.attach)
         with attachment.cleanup_after(loader.reader.end):
             if elsewhere:
                 raise misplaced(elsewhere[0], point)
             yield ObjectAttachment(guest, kind, place, programs, loader, symbols)
-    bpf_program.wait_until_gone(guest, [program.number for program in programs])
+    bpf_program.wait_until_gone(guest, [program.number for program in (*programs, *loader.unattached)])
+
+
+def hits_at(
+    guest: Guest, point: ProbePoint, programs: Sequence[UserBpfProgram], elsewhere: Sequence[UserBpfProgram] = ()
+) -> ProgramHits:
+    """What counts the hits of programs at the point; ``elsewhere`` are others of the same row."""
+    if isinstance(point, UserPoint):
+        target = target_of(guest, probes()["bpf-uprobe"], point)
+    else:  # at the entry, like the object's own kprobes
+        target = AttachTarget(probes()["bpf-kprobe"], *point.place(0))
+    return ProgramHits(guest, target, programs, elsewhere)
 
 
 class _Loader:
     """The loader of a user's object in a guest; once it has attached, it knows the maps that it has sized or enlarged.
 
-    ``reader`` is that of the maps that user space reads.
+    ``reader`` is that of the maps that user space reads. Of programs that are attached together, those ``unattached``
+    are only loaded, and those ``left`` are optional.
     """
 
     sized: Mapping[str, int] = {}
     enlarged: Mapping[str, int] = {}
+    unattached: Sequence[UserBpfProgram] = ()
+    left: Sequence[str] = ()
+    _links: Sequence[Attached] = ()
 
     def __init__(self, guest: Guest, kind: ProbeKind, point: ProbePoint, bpf_object: BpfObject) -> None:
         self._guest, self._kind, self._point, self._object = guest, kind, point, bpf_object
@@ -340,6 +361,23 @@ class _Loader:
     def sizes_given(self) -> Sequence[str]:
         """The loader's arguments for the sizes that maps are given."""
         return [word for name, size in self._object.sizes.items() for word in ("entries", name, str(size))]
+
+    @property
+    def together(self) -> Sequence[str]:
+        """The loader's arguments for programs that are attached together."""
+        names = ",".join(self._kind.named_programs) or ALL_PROGRAMS
+        return ["together", names, bpf_program.TOOL] if self._kind.is_together else []
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """How the kernel says that programs are attached together; nothing of others."""
+        return {ATTACHED: cut(attached_as(self._links), _LONGEST_PHRASE)} if self._kind.is_together else {}
+
+    def counter(self, point: ProbePoint, programs: Sequence[UserBpfProgram]) -> HitCounter:
+        """What counts the hits. Raises EvidenceError for a program that is attached otherwise than its section says."""
+        if not self._kind.is_together:
+            return hits_at(self._guest, point, programs)
+        return RunsTogether(self._guest, programs, self._links, self.unattached, self.left)
 
     def _contents_given(self) -> Iterator[str]:
         """The loader's arguments for what is put into maps, whose files are copied into the guest."""
@@ -356,7 +394,7 @@ class _Loader:
         if isinstance(point, UserPoint):
             place = ["at", point.file, str(point.file_offset), str(point.semaphore), point.symbol]
         # A row may name one of the object's programs.
-        state = [*self.sizes_given, *self._contents_given(), *LOADERS_WORDS]
+        state = [*self.sizes_given, *self._contents_given(), *LOADERS_WORDS, *self.together]
         finished = guest.run([_LOADER, "attach", *state, _FOLDER, _OBJECT, *_chosen(kind), *place])
         lines = finished.text.splitlines()
         readers = [match for line in lines if (match := _READ_MAPS.fullmatch(line))]
@@ -366,12 +404,25 @@ class _Loader:
             raise refusal_of(kind, finished.stderr.decode(errors="replace"))
         sized = [match for line in lines if (match := _SIZED_MAP.fullmatch(line))]
         attached = [match for line in lines if (match := _ATTACHED_PROGRAM.fullmatch(line))]
-        if not attached or len(readers) != 1 or len(attached) + len(sized) + 1 != len(lines):
+        unattached = [match for line in lines if (match := _UNATTACHED.fullmatch(line))]
+        known = {match.string for match in (*readers, *sized, *attached, *unattached)}
+        listed = [line for line in lines if line not in known]
+        if unattached and not attached:
+            self.reader.end()
+            raise nowhere(kind, [f"{match[3]} ({match[4]})" for match in unattached])
+        if not attached or len(readers) != 1 or (listed and not kind.is_together):
             raise EvidenceError(
                 f"the guest does not say which programs of {kind.name} are attached", detail=last_lines(str(lines))
             )
         self.sized = {match[3]: int(match[2]) for match in sized if match[1] == "sized"}
         self.enlarged = {match[3]: int(match[2]) for match in sized if match[1] == "enlarged"}
+        self._links = attached_in("\n".join(listed))
+        self.left = [match[3] for match in unattached if match[1] == "left"]
+        self.unattached = [
+            UserBpfProgram(number, match[3], match[4], bpf_program.pinned(guest, f"lab-own-{number}", number))
+            for match in unattached
+            if match[1] != "left" and (number := int(match[2]))
+        ]
         return [
             UserBpfProgram(int(match[1]), match[2], match[3], BpfProgram(guest, f"{_FOLDER}/{match[2]}"))
             for match in attached

@@ -87,7 +87,18 @@ BPF_EXECUTED_LINES, BPF_LINES = CountParameter("bpf_executed_lines"), CountParam
 """The same of the source's lines: those that the verifier has removed the code of are not executed."""
 RUN_HITS, RUN_SEMAPHORE = TextParameter("run_hits"), TextParameter("run_semaphore")
 """How many hits runs of a command have, and what each takes; that the program does work for a semaphore."""
-ABOUT_HITS = (*ABOUT_MAPS, BPF_HITS, BPF_FULL, BPF_LEAVES, RUN_HITS, RUN_SEMAPHORE)
+BPF_NOT_RUN, BPF_NOT_ATTACHED = TextParameter("bpf_not_run"), TextParameter("bpf_not_attached")
+"""Of programs that are attached together: those that no call runs, and those that are loaded alone or optional."""
+ABOUT_HITS = (
+    *ABOUT_MAPS,
+    BPF_HITS,
+    BPF_FULL,
+    BPF_LEAVES,
+    RUN_HITS,
+    RUN_SEMAPHORE,
+    BPF_NOT_RUN,
+    BPF_NOT_ATTACHED,
+)
 BPF_VERIFIED, BPF_INSTRUCTIONS = CountParameter("bpf_verified"), CountParameter("bpf_instructions")
 """Instructions that the verifier has walked, and those of the programs, of all that are attached."""
 BPF_MACHINE_CODE, BPF_STACK = CountParameter("bpf_machine_code_bytes"), CountParameter("bpf_stack_bytes")

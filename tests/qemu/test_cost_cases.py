@@ -26,7 +26,10 @@ pytestmark = pytest.mark.qemu
 
 
 class CostCase(Strict):
-    """Words of ``lab cost``, and the costs or what is said instead. Costs are named PROGRAM or KERNEL/PROGRAM."""
+    """Words of ``lab cost``, and the costs or what is said instead. Costs are named PROGRAM or KERNEL/PROGRAM.
+
+    Programs that are measured together are named PROGRAM+PROGRAM, those that calls run.
+    """
 
     name: str
     words: tuple[str, ...] = ()
@@ -39,6 +42,7 @@ class CostCase(Strict):
     says: Texts | None = Field(default=None, description="on standard error")
     report: Texts | None = Field(default=None, description="in the table of the stored run, in one line")
     equal: tuple[tuple[str, ...], ...] = ()
+    sums: Mapping[str, tuple[str, ...]] = Field(default={}, description="costs whose instructions are those of others")
 
 
 class CostFile(Strict):
@@ -83,6 +87,10 @@ def test_cost(case: CostCase, request: pytest.FixtureRequest, tmp_path: Path, mo
         assert case.report.lacking(" ".join(command.run("report", "latest").stdout.split())) == []
     for names in case.equal:
         assert len({cost["instructions"] for name in names for cost in named(costs, name)}) == 1, names
+    for name, parts in case.sums.items():
+        for whole in named(costs, name):
+            every = [cost for part in parts for cost in named(costs, part) if cost["kernel"] == whole["kernel"]]
+            assert whole["instructions"] == sum(cost["instructions"] for cost in every), name
 
 
 def given(case: CostCase, folder: Path) -> Mapping[str, str]:
@@ -97,15 +105,22 @@ def given(case: CostCase, folder: Path) -> Mapping[str, str]:
 
 def named(costs: Sequence[Mapping[str, Any]], name: str) -> Sequence[Mapping[str, Any]]:
     """The costs of a program, on each kernel or on one."""
-    return [cost for cost in costs if name in (cost["program"], f"{cost['kernel']}/{cost['program']}")]
+    return [cost for cost in costs if name in (program_of(cost), f"{cost['kernel']}/{program_of(cost)}")]
+
+
+def program_of(cost: Mapping[str, Any]) -> str | None:
+    """The cost's program, or those that are measured together."""
+    together = "+".join(program["name"] for program in cost["programs"])
+    return together or cost["program"]
 
 
 def expected_of(cost: Mapping[str, Any], expected: Mapping[str, ExpectedCell]) -> ExpectedCell:
     """What is expected of a cost: of its program on this kernel, else of its program, else of ``*``."""
-    for name in (f"{cost['kernel']}/{cost['program']}", cost["program"], "*"):
-        if name in expected:
+    program = program_of(cost)
+    for name in (f"{cost['kernel']}/{program}", program, "*"):
+        if name is not None and name in expected:
             return expected[name]
-    raise AssertionError(f"nothing is expected of {cost['kernel']}/{cost['program']}: {cost}")
+    raise AssertionError(f"nothing is expected of {cost['kernel']}/{program}: {cost}")
 
 
 def check(cost: Mapping[str, Any], expected: ExpectedCell) -> None:

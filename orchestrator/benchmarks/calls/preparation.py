@@ -184,6 +184,8 @@ def _reasons(kernel: Kernel, cell: CallCell, places: Places) -> Iterator[str]:
         yield f"the lab attaches it to functions {kind.functions} alone: name one, with points: [FUNCTION]"
     if kind.has_own_programs and is_recording(cell.handler):
         yield "BPF programs of your own have no handlers, so they cannot record"
+    if kind.is_together:
+        yield from _reasons_together(cell)
     yield from filter(None, [kind.lacking_in(kernel.release, arch)])
     needs = kind.needed_in(kernel.release)
     missing = [option for option in needs if kernel.config.get(option) != "y"]
@@ -200,6 +202,16 @@ def _reasons(kernel: Kernel, cell: CallCell, places: Places) -> Iterator[str]:
         yield f"register_kretprobe() does not make it, and Linux has other hooks of returns since {_RETURN_HOOKS}"
     yield from _reasons_of_handler(kernel, kind, cell.handler)
     yield from filter(None, [place_refusal(kernel, cell, places)])
+
+
+def _reasons_together(cell: CallCell) -> Iterator[str]:
+    """Why programs that are attached together are not measured by the cell's calls at its point."""
+    if cell.task.hits != 1:
+        yield f"programs that are attached together have a number of a call: leave out hits: {cell.task.hits}"
+    if cell.task.run is not None or (cell.task.file is not None and _c_file(cell) is None):
+        yield "programs that are attached together are counted in calls: take one, or a C file with workload()"
+    if cell.point is not None and cell.point.file is not None:
+        yield "programs that are attached together are where their sections say: the point is a function of the kernel"
 
 
 _DETOURS = ("jump", "detour", "jmp")
@@ -434,8 +446,9 @@ def prepare_calls(
 def _chosen(context: BuildContext, kernel: Kernel, cell: CallCell, own_object: BpfObject) -> BpfObject:
     kind = cell.task.kind
     assert kind.bpf_file is not None
-    chosen = in_state(context, own_object.chosen(kernel, kind.one_program), kind.state, kind.bpf_file)
-    reason = _object_refusal(chosen, cell.point) or _lacking_section(kernel, chosen.programs.values())
+    chosen = in_state(context, own_object.chosen(kernel, kind.named_programs), kind.state, kind.bpf_file)
+    reason = None if kind.is_together else _object_refusal(chosen, cell.point)
+    reason = reason or _lacking_section(kernel, chosen.programs.values())
     if reason is not None:
         raise UnsupportedError(reason)
     return chosen

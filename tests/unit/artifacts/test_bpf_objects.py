@@ -54,8 +54,8 @@ def test_a_section_that_needs_an_option_is_unsupported_without_it(
     reason = rf"^kprobe\.multi/vfs_read needs fprobes: {lacking}$"
     for chosen in (None, "program"):
         with pytest.raises(UnsupportedError, match=reason):
-            own_object.chosen(kernel, chosen)
-    assert own_object.chosen(kernel, "other").programs == {"other": "kprobe/vfs_read"}
+            own_object.chosen(kernel, [chosen] if chosen else [])
+    assert own_object.chosen(kernel, ["other"]).programs == {"other": "kprobe/vfs_read"}
 
 
 def test_programs_are_the_global_functions_with_sections(context: BuildContext, kernel: Kernel, tmp_path: Path) -> None:
@@ -66,9 +66,9 @@ def test_programs_are_the_global_functions_with_sections(context: BuildContext, 
     )
     own_object = bpf_object(context, kernel, compiled(tmp_path, text, *CLANG))
     assert own_object.programs == {"second": "kprobe/vfs_read", "first": "tp/a/b", "target": "kprobe"}
-    assert own_object.chosen(kernel, None) == own_object
+    assert own_object.chosen(kernel, []) == own_object
     with pytest.raises(BuildError, match=r"unknown program 'secnod'.*did you mean 'second'") as refused:
-        own_object.chosen(kernel, "secnod")
+        own_object.chosen(kernel, ["secnod"])
     assert refused.value.where == str(tmp_path / "mine.o")
 
 

@@ -117,5 +117,5 @@ def test_flags_are_a_parameter_of_a_row_and_folders_no_part_of_its_name(tmp_path
     assert parameters_of(f"{file} cflags=''") == {}
     with pytest.raises(ConfigError, match=r"found cflags after own\.o; an object is compiled already"):
         probe_kind(f"{tmp_path}/own.o cflags=-DX")
-    with pytest.raises(ConfigError, match="BPF programs take program=NAME, one of the file's, cflags=FLAGS, "):
+    with pytest.raises(ConfigError, match="BPF programs take program=NAME, one of the file's, together=all "):
         probe_kind(f"{file} size=1")

@@ -28,19 +28,27 @@ from orchestrator.probes import bpf_witness as module
 from orchestrator.probes.attachment import Called
 from orchestrator.probes.bpf_attachment import BpfAttachment
 from orchestrator.probes.bpf_hits import UserBpfProgram, hits_besides
-from orchestrator.probes.bpf_program import Attached, AttachTarget, BpfEvent, BpfProgram, ProgramInfo, attached_by
+from orchestrator.probes.bpf_program import (
+    Attached,
+    AttachTarget,
+    BpfEvent,
+    BpfProgram,
+    ProgramInfo,
+    attached_as,
+    attached_by,
+)
 from orchestrator.probes.bpf_refusal import refusal_of
 from orchestrator.probes.bpf_witness import Witness
 from orchestrator.probes.place import Place
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.tool_attachment import attached_as
 from orchestrator.probes.tool_process import ToolProcess, check_all_kept
 from orchestrator.probes.user_bpf_attachment import (
     ObjectAttachment,
     UserBpfAttachment,
     _Loader,
     code_lines,
+    hits_at,
     placed,
 )
 from orchestrator.probes.user_point import UserPoint
@@ -481,11 +489,39 @@ def test_a_program_is_not_refused_in_words_on_another(tmp_path: Path) -> None:
         assert error.value.detail[0] == detail
 
 
+def test_what_stands_in_the_way_of_programs_together_is_named(tmp_path: Path) -> None:
+    (tmp_path / "own.bpf.c").touch()
+    kind = probe_kind(f"{tmp_path / 'own.bpf.c'} together=all")
+    of_file, not_loaded = r"own\.bpf\.c\.together-all", "bpfload: the object does not load: No such process"
+    for words, what in (
+        (
+            "bpfload: cannot attach on_x (kprobe/x): No such file or directory",
+            "on_x of FILE cannot be attached to kprobe/x",
+        ),
+        (
+            f"libbpf: prog 'on_x': failed to find kernel BTF type ID of 'x': -3\n{not_loaded}",
+            "on_x of FILE does not load: failed to find kernel BTF type ID of 'x': -3",
+        ),
+        (
+            f"libbpf: prog 'on_x': BPF program load failed: no\nR0 invalid mem access\nprocessed 7 insns\n{not_loaded}",
+            "the verifier refuses on_x of FILE: R0 invalid mem access",
+        ),
+        (f"libbpf: prog 'on_x': BPF program load failed: no\n{not_loaded}", "on_x of FILE does not load"),
+        (not_loaded, "FILE does not load"),
+    ):
+        refused = CommandResult((), 1, b"", words.encode())
+        guest = SimpleNamespace(succeed=lambda _: None, run=lambda _, refused=refused: refused)
+        with pytest.raises(EvidenceError, match="^" + what.replace("FILE", of_file)) as error:
+            _Loader(cast("Guest", guest), kind, POINT, AN_OBJECT).attach()
+        assert ("together=NAME,NAME" in error.value.hint) == ("on_x" in what)
+
+
 def test_the_sections_of_many_programs_are_one_phrase() -> None:
     """On Linux 6.1, bpftrace has a kprobe, and so a section, of each function that a pattern matches."""
     guest = guest_with({}, printed=b"id=2 jited=57 code=9 runs=1 missed=0 translated=64 verified=8\n")
     each = [UserBpfProgram(n, f"p{n}", f"kprobe/function_{n}", BpfProgram(guest, f"/{n}")) for n in range(40)]
-    attached = UserBpfAttachment(guest, probes()["kprobe"], cast("Place", SimpleNamespace(point=POINT)), each)
+    hits = hits_at(guest, POINT, each)
+    attached = UserBpfAttachment(guest, probes()["kprobe"], cast("Place", SimpleNamespace(point=POINT)), each, hits)
     sections = str(attached.facts()["bpf_section"])
     assert len(sections) <= 200
     assert sections.startswith("kprobe/function_0, kprobe/function_1, ")
