@@ -20,7 +20,7 @@
 //                               a write to the pipe GO it says into the pipe SAID what has come into them meanwhile, as
 //                               map_trial.h says
 //   bpfprobe read PIPES FOLDER  reads the ring buffers and perf event arrays among the pinned maps of FOLDER until it is told
-//                               to end; says "reads NUMBER" of them. Behind a letter written to the pipe PIPES/go it does
+//                               to end; says "reads NUMBER EVENTS PID" of them, and its session. Behind a letter written to the pipe PIPES/go it does
 //                               what that says, and closes the pipe PIPES/said: t begins a trial, f leaves no room, s says
 //                               what has come in since, as map_reader.h says, e ends
 //   bpfprobe hold FOLDER        has the link open until it is killed
@@ -507,7 +507,9 @@ static int read_maps(const char *pipes, const char *folder)
 	sys2(SYS_mkdir, pipes, FOLDER_MODE);
 	make_pipe(pipes, "go");
 	make_pipe(pipes, "said");
-	be_background(ready, "reads ", (uint64_t)count);
+	print_value("reads ", (uint64_t)count);
+	print_value(" ", (uint64_t)opened_events());
+	be_background(ready, " ", (uint64_t)sys0(SYS_setsid));
 	for (char command = count ? 0 : 'e'; command != 'e';) {
 		long fd = sys3(SYS_open, path_in(pipes, "go"), O_RDONLY | O_CLOEXEC, 0);
 

@@ -83,7 +83,9 @@ static void open_events(struct map_reader *map)
 	for (uint32_t cpu = 0; cpu < slots; cpu++) {
 		struct event_request event = {
 			.type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_BPF_OUTPUT, .size = sizeof(event),
-			.sample_type = PERF_SAMPLE_RAW, .period = 1,
+			// Each record wakes the reader, as in libbpf (perf_buffer__new()) and bcc: by an interrupt of the CPU
+			// to itself (IRQ work).
+			.sample_type = PERF_SAMPLE_RAW, .period = 1, .wakeup = 1,
 		};
 		long fd = sys5(SYS_perf_event_open, &event, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 		struct buffer *buffer = &map->buffers[map->buffer_count];
@@ -143,6 +145,11 @@ static void open_reader(int fd)
 		open_ring(map);
 	else
 		open_events(map);
+}
+
+int opened_events(void)
+{
+	return event_count;
 }
 
 int open_readers(const char *folder)

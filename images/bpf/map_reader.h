@@ -12,6 +12,8 @@
 // Opens the ring buffers and perf event arrays that are pinned as FOLDER/map-0, FOLDER/map-1 and so on, and events for the
 // arrays. Returns how many of them there are.
 int open_readers(const char *folder);
+// How many events those are.
+int opened_events(void);
 // Makes room in perf event arrays that are short of it, and notes what is in them.
 void begin_reading(void);
 // Leaves ring buffers and perf event arrays without room for one more record, and notes what is in them.

@@ -20,12 +20,15 @@ LOADERS_WORDS = ("read", TOOL, _PIPES)
 
 
 class MapReader:
-    """The reader of ``count`` ring buffers and perf event arrays; without any there is none."""
+    """The reader of ``count`` ring buffers and perf event arrays, a process in the guest; without any there is none.
+
+    ``events`` are those of the arrays. Each record that it gets wakes it, by an interrupt of the CPU to itself.
+    """
 
     is_filled = False
 
-    def __init__(self, guest: Guest, count: int) -> None:
-        self._guest, self.count = guest, count
+    def __init__(self, guest: Guest, count: int, events: int = 0, process: int = 0) -> None:
+        self._guest, self.count, self.events, self.process = guest, count, events, process
 
     def begin(self) -> None:
         """Make room in perf event arrays that are short of it, and note what is in them."""
@@ -55,4 +58,6 @@ class MapReader:
     def _tell(self, letter: str) -> str:
         if not self.count:
             return ""
-        return self._guest.succeed(["sh", "-c", f"echo {letter} >{_PIPES}/go; cat {_PIPES}/said"]).text
+        return self._guest.succeed(
+            ["sh", "-c", f"kill -CONT {self.process}; echo {letter} >{_PIPES}/go; cat {_PIPES}/said"]
+        ).text

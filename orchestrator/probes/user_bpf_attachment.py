@@ -25,6 +25,7 @@ from orchestrator.errors import (
 from orchestrator.guest.guest import Guest
 from orchestrator.plain_text import cut
 from orchestrator.probes import attachment, bpf_program, final_form
+from orchestrator.probes.attachment import Reader
 from orchestrator.probes.bpf_attachment import attaching_programs, target_of
 from orchestrator.probes.bpf_hits import HitCounter, ProgramHits, UserBpfProgram
 from orchestrator.probes.bpf_program import Attached, AttachTarget, BpfProgram, attached_as, attached_in
@@ -64,7 +65,10 @@ _SIZED_MAP = re.compile(r"(sized|enlarged) (\d{1,10}) ([A-Za-z_]\w{0,127})")
 _UNATTACHED = re.compile(r"(unattached|left) (\d{1,10}) ([A-Za-z_]\w{0,127}) ([!-~]{1,200})")
 
 
-_READ_MAPS = re.compile(r"reads (\d{1,3})")
+_READ_MAPS = re.compile(r"reads (\d{1,3}) (\d{1,7}) (\d{1,7})")
+
+
+_ALL_CALLS = 1 << 20
 
 
 _STACKS = re.compile(r"^(\d{1,5}(?:\+\d{1,5}){0,300}) ([A-Za-z_]\w{0,127})$", re.MULTILINE)
@@ -210,6 +214,10 @@ class ObjectAttachment(UserBpfAttachment):
     def fill(self) -> None:
         self._reader.fill()
 
+    def reader(self, call: Callable[[int], object]) -> Reader | None:
+        """The reader of the programs' buffers, in which all calls of a cell have room; records may wake it."""
+        return Reader(self._reader.process, _ALL_CALLS) if self.has_buffers else None
+
     def facts(self) -> Mapping[str, int | str]:
         """The sections and sizes of the programs, what was done for the object, and the verifier's stack depth.
 
@@ -223,7 +231,7 @@ class ObjectAttachment(UserBpfAttachment):
             if name in {program.name for program in self._programs}
         ]
         enlarged = {name: size for name, size in self._enlarged.items() if self._trial.has_tried(name)}
-        enlarged |= self._trial.buffers_of_events()
+        events = self._trial.buffers_of_events()
         return {
             **super().facts(),
             **self._ways(),
@@ -231,7 +239,7 @@ class ObjectAttachment(UserBpfAttachment):
             **({BPF_STACK: max(stacks)} if stacks else {}),
             **(
                 {BPF_SIZED: cut(said_of_maps, _LONGEST_PHRASE)}
-                if (said_of_maps := _sizes(self._sized, enlarged))
+                if (said_of_maps := _sizes(self._sized, enlarged, events))
                 else {}
             ),
         }
@@ -261,12 +269,16 @@ class ObjectAttachment(UserBpfAttachment):
         return profile.model_copy(update={"code_lines": tuple(self._code_lines(executed))})
 
 
-def _sizes(sized: Mapping[str, int], enlarged: Mapping[str, int]) -> str:
-    sizes = ", ".join(f"{name} has {entries}" for name, entries in sized.items())
-    buffers = ", ".join(f"{name} has {size}" for name, size in enlarged.items())
+def _sizes(sized: Mapping[str, int], enlarged: Mapping[str, int], events: Mapping[str, int]) -> str:
+    def each(sizes: Mapping[str, int]) -> str:
+        return ", ".join(f"{name} has {size}" for name, size in sizes.items())
+
     said = [
-        f"{sizes} entries by the lab: the source gives no max_entries" if sizes else "",
-        f"{buffers} bytes by the lab: a hit finds room, as in a buffer that is read" if buffers else "",
+        f"{each(sized)} entries by the lab: the source gives no max_entries" if sized else "",
+        f"{each(enlarged)} bytes by the lab: a hit finds room, as in a buffer that is read" if enlarged else "",
+        f"{each(events)} bytes for each CPU by the lab, and each record wakes the reader by an interrupt"
+        if events
+        else "",
     ]
     return "; ".join(filter(None, said))
 
@@ -398,7 +410,7 @@ class _Loader:
         finished = guest.run([_LOADER, "attach", *state, _FOLDER, _OBJECT, *_chosen(kind), *place])
         lines = finished.text.splitlines()
         readers = [match for line in lines if (match := _READ_MAPS.fullmatch(line))]
-        self.reader = MapReader(guest, int(readers[0][1]) if readers else 0)
+        self.reader = MapReader(guest, *map(int, readers[0].groups())) if readers else MapReader(guest, 0)
         if finished.status != 0:
             self.reader.end()
             raise refusal_of(kind, finished.stderr.decode(errors="replace"))

@@ -205,7 +205,7 @@ class ReadMaps(TriedMaps):
     def succeed(self, argv: Sequence[str]) -> CommandResult:
         if "map-reader" not in argv[2]:
             return super().succeed(argv)
-        self.letters.append(argv[2].split()[1])
+        self.letters.append(argv[2].split("echo ")[1][0])
         return CommandResult(tuple(argv), 0, (self.read.pop(0) if self.letters[-1] == "s" else "").encode(), b"")
 
 
