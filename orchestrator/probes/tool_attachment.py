@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.catalog.probes import Handler, ProbeKind, is_recording
-from orchestrator.catalog.tools import BPFTRACE_PROGRAM, TOOL_FOLDER, TOOLS_IMAGE, ToolCommand, script_text
+from orchestrator.catalog.tools import BPFTRACE_PROGRAM, SCRIPT_SUFFIX, TOOL_FOLDER, TOOLS_IMAGE, ToolCommand
 from orchestrator.errors import (
     CommandFailed,
     EvidenceError,
@@ -59,7 +59,7 @@ _TRIED_CALLS = 16
 _SHARE_OF_BUFFER = 4
 """A batch's calls fill at most a quarter of a buffer: warming calls, and one that wakes the reader, come before it."""
 _LARGEST_BUFFER_PAGES = 1 << 14
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b", re.MULTILINE)
+_INCLUDE = "^[[:space:]]*#[[:space:]]*include"
 _MEMORY = re.compile(r"^MemAvailable:\s+(\d{1,12}) kB$.*^(\d{1,5})\n\Z", re.MULTILINE | re.DOTALL)
 _VERSION = "bpftrace v"
 
@@ -229,21 +229,23 @@ def pinned_programs(guest: Guest, process: ToolProcess) -> Sequence[MeasuredProg
 
 
 def version_facts(guest: Guest, started: str) -> Mapping[str, str]:
-    """The version of bpftrace, if that is what was started."""
-    if Path(started).name != BPFTRACE_PROGRAM:
+    """The version of bpftrace, if that is what was started, or takes the script that was."""
+    program = BPFTRACE_PROGRAM if started.endswith(SCRIPT_SUFFIX) else started
+    if Path(program).name != BPFTRACE_PROGRAM:
         return {}
-    said = guest.run([started, "--version"]).text.split("\n")[0].strip()
+    said = guest.run([program, "--version"]).text.split("\n")[0].strip()
     return {BPFTRACE: said.removeprefix(_VERSION)[:60] if said.startswith(_VERSION) else "unknown"}
 
 
-def _environment(guest: Guest, command: ToolCommand) -> Mapping[str, str]:
+def _environment(guest: Guest, command: ToolCommand, started: str) -> Mapping[str, str]:
     """What a tool finds in its environment besides the usual.
 
     Maps of bpftrace have as many keys as by its own default, in the variables of its versions before and after 0.20.
     Its buffers are a quarter of the free memory, or its own 64 pages for each CPU: join() takes 16 KB a hit. What
     compiles finds the kernel's headers, of bpftrace a script that includes one.
     """
-    if command.program != BPFTRACE_PROGRAM:
+    scripts = [word for word in (started, *command.argv[1:]) if word.endswith(SCRIPT_SUFFIX)]
+    if command.program != BPFTRACE_PROGRAM and not scripts:
         return {"BCC_KERNEL_SOURCE": HEADERS} if guest.run(["test", "-d", HEADERS]).status == 0 else {}
     said = _MEMORY.search(guest.run(["sh", "-c", "cat /proc/meminfo; nproc"]).text)
     free, cpus = (0, 1) if said is None else (int(said[1]), int(said[2]))
@@ -251,7 +253,7 @@ def _environment(guest: Guest, command: ToolCommand) -> Mapping[str, str]:
     while pages < _LARGEST_BUFFER_PAGES and pages * 2 * 4 * 4 * max(1, cpus) <= free:
         pages *= 2
     keys = dict.fromkeys(("BPFTRACE_MAP_KEYS_MAX", "BPFTRACE_MAX_MAP_KEYS"), "4096")
-    includes = command.file is not None and _INCLUDE.search(script_text(command.file)) is not None
+    includes = bool(scripts) and guest.run(["grep", "-qsE", _INCLUDE, "--", *scripts]).status == 0
     headers = dict.fromkeys(("BPFTRACE_KERNEL_SOURCE", "BPFTRACE_KERNEL_BUILD"), HEADERS) if includes else {}
     return {**keys, **headers, "BPFTRACE_PERF_RB_PAGES": str(pages)}
 
@@ -297,7 +299,7 @@ def running_tool(
     """
     started = _started_program(guest, command)
     argv = [started, *command.argv[1:]]
-    process = ToolProcess(guest, command.program, argv, _environment(guest, command), time_left)
+    process = ToolProcess(guest, command.program, argv, _environment(guest, command, started), time_left)
     try:
         process.attach()
         yield process, started
@@ -306,7 +308,7 @@ def running_tool(
         # Report the first error. A guest in trouble gets no commands.
         if isinstance(error, GuestError):
             raise
-        if not error.detail and process.is_gone():
+        if process.has_attached and not error.detail and process.is_gone():
             raise process.ended() from error
         with contextlib.suppress(CommandFailed, EvidenceError, GuestHang):
             process.kill()

@@ -23,6 +23,8 @@ from orchestrator.probes.bpf_refusal import QUOTED_LINES
 _OUTPUT = "/tmp/lab-tool.out"  # noqa: S108 - in the guest
 _LARGEST_OUTPUT = 8 << 20
 """Bytes that a tool may print. The kernel ends a process that writes more into a file (SIGXFSZ)."""
+_TERMINAL = "vt100"
+"""A kind that Debian's ncurses-base knows how to clear: filetop and its like end where ``clear`` fails, as of dumb."""
 _PAUSE = "0.2"
 _MOST_RESTS = 20
 """How often a tool may rest with nothing attached, or with other programs each time: some twenty seconds of its own."""
@@ -59,7 +61,7 @@ class ToolProcess:
         time_left: Callable[[], float],
     ) -> None:
         self.guest, self.name, self._time_left = guest, name, time_left
-        variables = [f"{variable}={value}" for variable, value in {"TERM": "dumb", **environment}.items()]
+        variables = [f"{variable}={value}" for variable, value in {"TERM": _TERMINAL, **environment}.items()]
         words = [TOOL, "start", _OUTPUT, str(_LARGEST_OUTPUT), "env", *variables, *argv]
         started = re.fullmatch(r"(\d{1,7})\n", guest.succeed(words).text)
         if started is None:
@@ -87,6 +89,10 @@ class ToolProcess:
         raise EvidenceError(
             f"{self.name} attaches nothing: it waits, and the kernel lists no program of it", detail=self.words()
         )
+
+    @property
+    def has_attached(self) -> bool:
+        return bool(self.attached or self.loaded)
 
     def read(self) -> None:
         """Let it read its programs' output so far, and stop it. Raises EvidenceError if that never ends, or it does."""

@@ -129,6 +129,15 @@ def test_a_tool_whose_events_are_read_is_measured(ready: ReadyGuest, workshop: B
     check_gone(ready)
 
 
+@OF_PACKAGES
+@WITH_TOOLS
+def test_a_tool_that_clears_the_screen_goes_on(ready: ReadyGuest, workshop: BuildContext) -> None:
+    """It starts ``clear``, and ends where that fails."""
+    record = measured(ready, workshop, "tool: filetop 1", TOOLS_IMAGE, call="read", arguments=[0, 0, 0])
+    assert record.status == "ok"
+    check_gone(ready)
+
+
 SCRIPT = """\
 #include <linux/fs.h>
 #define LEAST 0
