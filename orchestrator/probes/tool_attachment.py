@@ -195,7 +195,10 @@ def reader_beside(process: ToolProcess, call: Callable[[int], object]) -> Reader
     if not before:
         return None
     call(_TRIED_CALLS)
-    left = [_left_by_calls(was, now) for was, now in zip(before, process.rings(), strict=True)]
+    after = process.rings()
+    if [ring.size for ring in after] != [ring.size for ring in before]:
+        raise EvidenceError(f"{process.name} has other buffers after some calls than before")
+    left = [_left_by_calls(was, now) for was, now in zip(before, after, strict=True)]
     process.read()
     fewest = [
         ring.size * _TRIED_CALLS // (_SHARE_OF_BUFFER * used) for ring, used in zip(before, left, strict=True) if used
@@ -271,11 +274,15 @@ def _started_program(guest: Guest, command: ToolCommand) -> str:
     found = guest.run(["sh", "-c", lab_script("find-tool.sh").decode(), "sh", first])
     path = found.text.strip().split("\n")[-1]
     if found.status != 0 or not path.startswith("/"):
-        hint = (
-            f"set image: {TOOLS_IMAGE}, which has those of libbpf-tools, bpfcc-tools and bpftrace, or add its package "
-        )
-        raise EvidenceError(f"the guest's image has no {first}", hint=f"{hint}to a recipe of yours")
+        raise EvidenceError(f"the guest's image has no {first}", hint=_other_image(guest))
     return path
+
+
+def _other_image(guest: Guest) -> str:
+    recipe, root = "add its package to a recipe of yours", guest.machine.root
+    if root is not None and root.name == TOOLS_IMAGE:
+        return recipe
+    return f"set image: {TOOLS_IMAGE}, which has those of libbpf-tools, bpfcc-tools and bpftrace, or {recipe}"
 
 
 def _check_libraries(guest: Guest, command: ToolCommand) -> None:
@@ -317,7 +324,7 @@ def running_tool(
 
 def pins_in(guest: Guest) -> frozenset[str]:
     """What others than the lab have pinned."""
-    listed = guest.run(["find", _PINS, "-mindepth", "1"]).text.splitlines()
+    listed = guest.succeed(["find", _PINS, "-mindepth", "1"]).text.splitlines()
     return frozenset(path for path in listed if not path.startswith(_OF_LAB))
 
 

@@ -201,8 +201,9 @@ def check_all_kept(name: str, printed: bytes) -> None:
     """
     if len(printed) >= _LARGEST_OUTPUT:
         raise _prints_without_end(name)
-    lost = _LOST.search(printed.decode(errors="replace"))
-    if lost is not None and int(lost[1]):
+    losses = _LOST.finditer(printed.decode(errors="replace"))
+    lost = next((loss for loss in losses if loss[1].strip("0")), None)
+    if lost is not None:
         raise EvidenceError(f"the buffer of {name} had no room for its programs' output: {lost[0]}")
 
 

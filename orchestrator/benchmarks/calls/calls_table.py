@@ -195,6 +195,10 @@ class CallsTable(ProbedTable):
             yield Problem(("points",), "calls in turns are made at points that the experiment names")
         if self.profile:
             yield Problem(("profile",), "calls in turns have none; leave it out")
+        for index, probe in enumerate(self.probes):
+            if is_one_liner(probe) or is_tool(probe) or is_script(probe):
+                why = "between calls in turns nothing reads what its programs send, and its buffers fill up"
+                yield Problem(("probes", index), f"found {shown(probe)}; {why}")
 
     def _file_conflicts(self) -> Iterator[Problem]:
         if self.benchmark.own is not None and self.benchmark.own.has_loader and self.image is None:

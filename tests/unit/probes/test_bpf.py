@@ -384,7 +384,12 @@ def test_a_function_that_takes_no_sleepable_program_has_a_hint() -> None:
 
 @pytest.mark.parametrize(
     "printed",
-    [b"Lost 5 events\n", b"Attaching 1 probe...\n123 123 Lost 12 events\n123 ", b"lost 7 events on CPU #0\n"],
+    [
+        b"Lost 5 events\n",
+        b"Attaching 1 probe...\n123 123 Lost 12 events\n123 ",
+        b"lost 7 events on CPU #0\n",
+        b"lost 0 events on CPU #0\nlost 7 events on CPU #1\nlost 0 events on CPU #2\n",
+    ],
 )
 def test_lost_events_fail_the_cell(printed: bytes) -> None:
     with pytest.raises(EvidenceError, match=r"^the buffer of opensnoop had no room .*: [Ll]ost (5|12|7) events$"):

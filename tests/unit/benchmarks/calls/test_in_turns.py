@@ -35,6 +35,8 @@ PARALLEL = ["CONFIG_HOTPLUG_PARALLEL"]
         ({"clock": "wall"}, "calls in turns are counted in instructions"),
         ({"points": "executed"}, "made at points that the experiment names"),
         ({"profile": ["symbols"]}, "calls in turns have none"),
+        ({"probes": ["none", "tool: opensnoop"]}, "between calls in turns nothing reads what its programs send"),
+        ({"probes": ["bpftrace: kprobe:f { @ = count(); }"]}, "between calls in turns nothing reads"),
         ({"benchmark": {"name": "gtodbench"}}, "clock 'wall' and calls in_turns take more"),
     ],
 )
