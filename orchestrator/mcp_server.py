@@ -49,7 +49,7 @@ from orchestrator.catalog.probes import (
     split_path,
 )
 from orchestrator.catalog.program_state import ProgramState
-from orchestrator.catalog.tools import is_script, is_tool, split_script, tool_command
+from orchestrator.catalog.tools import is_script, is_tool, named_file
 from orchestrator.comparison.comparison_sheet import render_comparison
 from orchestrator.comparison.series import series_sheets
 from orchestrator.cost.call_finder import NamedCalls
@@ -130,12 +130,10 @@ def inside_tree(commit: str) -> str:
 
 
 def _subject(text: str) -> str:
-    if is_tool(text):
-        program = tool_command(text).file
-        if program is not None:
-            inside(str(program))
-    elif is_script(text):
-        inside(split_script(text)[0])
+    if is_tool(text) or is_script(text):
+        file = named_file(text)
+        if file is not None:
+            inside(file)
     elif not is_one_liner(text):
         name = split_member(split_path(text)[0])[0]
         if "/" in name or name.startswith("~") or Path(name).exists():

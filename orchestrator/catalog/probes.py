@@ -25,9 +25,11 @@ from orchestrator.catalog.tools import (
     ToolCommand,
     is_script,
     is_tool,
+    named_file,
     script_command,
     script_text,
     tool_command,
+    with_named_file,
 )
 from orchestrator.catalog.user_files import is_packed, unpacking
 from orchestrator.errors import ConfigError
@@ -206,6 +208,18 @@ _PROGRAM_FORMS = "; your own BPF programs are a C file (.bpf.c) or an object (.o
 def is_path(name: str) -> bool:
     """Whether a probe's name is a path: it has a slash, unlike the catalogue's names."""
     return "/" in name and not is_text(name)
+
+
+def file_of(name: str) -> str | None:
+    """The path, as it is written, of the user's file in a probe's name; None for a name without. Raises ConfigError."""
+    if is_tool(name) or is_script(name):
+        return named_file(name)
+    return split_path(name)[0] if is_path(name) else None
+
+
+def with_file(name: str, file: str) -> str:
+    """A probe's name that has a file, with another path of it."""
+    return with_named_file(name, file) if is_tool(name) or is_script(name) else with_path(file, split_path(name)[1])
 
 
 def has_programs(path: Path) -> bool:

@@ -81,7 +81,7 @@ def tool_words(name: str) -> Sequence[str]:
 def tool_command(name: str) -> ToolCommand:
     """The command of ``tool: COMMAND``. Raises ConfigError for what is none, and a file that the guest cannot run."""
     first, *arguments = tool_words(name)
-    if "/" not in first or first.startswith(_OF_THE_IMAGE):
+    if named_file(name) is None:
         return ToolCommand(shlex.join([first, *arguments]), (first, *arguments))
     file = user_path(first)
     is_static = _is_static(file, first)
@@ -90,10 +90,28 @@ def tool_command(name: str) -> ToolCommand:
 
 def tool_row(name: str) -> str:
     """The same row with the user's file by its whole path."""
-    first, *arguments = tool_words(name)
-    if "/" in first and not first.startswith(_OF_THE_IMAGE):
-        first = str(user_path(first))
-    return f"{TOOL_PREFIX} {shlex.join([first, *arguments])}"
+    file = named_file(name)
+    return with_named_file(name, tool_words(name)[0] if file is None else str(user_path(file)))
+
+
+def named_file(name: str) -> str | None:
+    """The path, as it is written, of the user's file that a command or a script names; None for one of the image.
+
+    Raises ConfigError for what is no command.
+    """
+    if not is_tool(name):
+        return split_script(name)[0]
+    first, *_ = tool_words(name)
+    return first if "/" in first and not first.startswith(_OF_THE_IMAGE) else None
+
+
+def with_named_file(name: str, file: str) -> str:
+    """The row of a command or a script with another path in place of its own."""
+    if is_tool(name):
+        _, *arguments = tool_words(name)
+        return f"{TOOL_PREFIX} {shlex.join([file, *arguments])}"
+    _, parameters = split_script(name)
+    return " ".join(filter(None, [file, shlex.join(parameters)]))
 
 
 def in_guest(file: Path) -> str:
@@ -140,8 +158,7 @@ def split_script(name: str) -> tuple[str, Sequence[str]]:
 
 def script_row(name: str) -> str:
     """The same row with the script by its whole path."""
-    path, parameters = split_script(name)
-    return " ".join(filter(None, [str(user_path(path)), shlex.join(parameters)]))
+    return with_named_file(name, str(user_path(split_script(name)[0])))
 
 
 def script_command(name: str) -> ToolCommand:

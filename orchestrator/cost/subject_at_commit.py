@@ -11,13 +11,14 @@ from orchestrator.artifacts.git_tree import GitTree
 from orchestrator.catalog.probes import (
     ONE_PROGRAM,
     TOGETHER,
-    is_text,
+    is_one_liner,
     parameters_of,
     probe_in_catalogue,
     split_member,
     split_path,
     with_path,
 )
+from orchestrator.catalog.tools import is_script, is_tool, named_file, with_named_file
 from orchestrator.cost.subjects import Subject
 from orchestrator.paths import user_path
 
@@ -37,14 +38,25 @@ class SubjectAtCommit:
 
     @classmethod
     def of(cls, name: str, tree: GitTree) -> SubjectAtCommit:
+        if is_tool(name) or is_script(name):
+            return cls._of_command(name, tree)
         path, parameters = split_path(name)
         place, member = split_member(path)
         moved = tree.moved(place)
-        if is_text(name) or probe_in_catalogue(name) is not None or moved == place:
+        if is_one_liner(name) or probe_in_catalogue(name) is not None or moved == place:
             return cls(name, name, {name: name, path: path})
         then_path = moved if member is None else f"{moved}:{member}"
         then = with_path(then_path, parameters)
         return cls(name, then, {then: name, then_path: path}, str(user_path(place)), moved)
+
+    @classmethod
+    def _of_command(cls, name: str, tree: GitTree) -> SubjectAtCommit:
+        file = named_file(name)
+        moved = None if file is None else tree.moved(file)
+        if file is None or moved is None or moved == file:
+            return cls(name, name, {name: name})
+        then = with_named_file(name, moved)
+        return cls(name, then, {then: name}, str(user_path(file)), moved)
 
     @property
     def is_there(self) -> bool:
@@ -64,7 +76,11 @@ class SubjectAtCommit:
 
     def of_today(self, subject: Subject) -> Subject:
         """A subject with the path of today's file."""
-        row = subject.row.replace(self.moved, self.file, 1) if self.moved else subject.row
+        row = subject.row
+        if self.moved and (is_tool(row) or is_script(row)):
+            row = with_named_file(row, self.file)
+        elif self.moved:
+            row = row.replace(self.moved, self.file, 1)
         return replace(subject, row=row, source=self.sources[subject.source])
 
 

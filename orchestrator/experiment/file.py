@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from orchestrator.catalog.data import choices_sentence
 from orchestrator.catalog.kernel_variants import SUFFIX
 from orchestrator.catalog.kernels import placed
-from orchestrator.catalog.probes import is_path, split_path, with_path
+from orchestrator.catalog.probes import file_of, is_path, split_path, with_file, with_path
 from orchestrator.catalog.written_recipe import WrittenRecipe
 from orchestrator.errors import ConfigError
 from orchestrator.experiment import fields
@@ -142,7 +142,7 @@ def _make_absolute(data: Data, benchmark_paths: Set[str], paths: _Paths) -> None
     for path, table in _tables_in(data):
         probes = table.get("probes")
         if isinstance(probes, list):
-            placed_probes = [paths.of_name(name, (*path, "probes", index)) for index, name in enumerate(probes)]
+            placed_probes = [paths.of_probe(name, (*path, "probes", index)) for index, name in enumerate(probes)]
             probes[:] = [name for name in placed_probes if not paths.is_left_out(name)]
         if "kernels" in table:
             table["kernels"] = paths.of_kernels(table["kernels"], (*path, "kernels"))
@@ -153,14 +153,22 @@ def _make_absolute(data: Data, benchmark_paths: Set[str], paths: _Paths) -> None
             table["image"] = paths.of_name(table["image"], (*path, "image"))
         kernel_for, benchmark = table.get("kernel_for"), table.get(_BENCHMARK)
         if isinstance(kernel_for, dict):
-            of_rows = {
-                str(paths.of_name(key, (*path, "kernel_for", key))): paths.of_kernel(kernel, (*path, "kernel_for", key))
-                for key, kernel in kernel_for.items()
-            }
+            of_rows: dict[str, Data] = {}
+            for key, kernel in kernel_for.items():
+                at = (*path, "kernel_for", key)
+                of_rows[str(paths.of_probe(key, at))] = paths.of_kernel(kernel, at)
             table["kernel_for"] = {row: kernel for row, kernel in of_rows.items() if not paths.is_left_out(row)}
         if isinstance(benchmark, dict):
             for key in benchmark_paths & benchmark.keys():
                 benchmark[key] = paths.of_value(benchmark[key], (*path, _BENCHMARK, key))
+
+
+def _file_of(name: Data) -> str | None:
+    """The path in a probe's name; None for a wrong command, which the probe's check refuses with its place."""
+    try:
+        return file_of(name) if isinstance(name, str) else None
+    except ConfigError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -173,7 +181,8 @@ class _Paths:
     left_out: LeftOut = none_left_out
 
     def is_left_out(self, name: Data) -> bool:
-        return isinstance(name, str) and is_path(name) and self.left_out(split_path(name)[0])
+        file = _file_of(name)
+        return file is not None and self.left_out(file)
 
     def of_value(self, value: Data, path: KeyPath) -> Data:
         if isinstance(value, list):
@@ -193,6 +202,11 @@ class _Paths:
             return name
         file, parameters = split_path(name)
         return with_path(str(self.of_file(file, path)), parameters)
+
+    def of_probe(self, name: Data, path: KeyPath) -> Data:
+        """The same of a probe, which may be a tool that is the user's file, or a script."""
+        file = _file_of(name)
+        return name if file is None else with_file(str(name), str(self.of_file(file, path)))
 
     def of_options(self, option: Data, path: KeyPath) -> Data:
         return self.of_file(option, path) if isinstance(option, str) and option.endswith(SUFFIX) else option

@@ -10,7 +10,8 @@ from pathlib import Path
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.git_tree import GitTree, Revision, find_revision
 from orchestrator.artifacts.own_kernel_build import TreeBuild
-from orchestrator.catalog.probes import is_text, split_member, split_path
+from orchestrator.catalog.probes import is_one_liner, split_member, split_path
+from orchestrator.catalog.tools import is_script, is_tool, named_file
 from orchestrator.cost.cost_experiment import check_names, experiment_content, planned_lines
 from orchestrator.cost.line import CostLine
 from orchestrator.cost.reference import Reference, ReferenceLines, by_ids, by_lines
@@ -181,5 +182,12 @@ def check_reference(name: str, subjects: Sequence[str]) -> None:
 
 def _folder(subjects: Sequence[str]) -> Path | None:
     """The folder of the first subject that is a file or a folder."""
-    paths = [user_path(split_member(split_path(text)[0])[0]) for text in subjects if not is_text(text)]
+    paths = [user_path(split_member(file)[0]) for file in map(_file, subjects) if file is not None]
     return next((path if path.is_dir() else path.parent for path in paths if path.exists()), None)
+
+
+def _file(text: str) -> str | None:
+    """What may be the path of the user's file in a subject."""
+    if is_tool(text) or is_script(text):
+        return named_file(text)
+    return None if is_one_liner(text) else split_path(text)[0]

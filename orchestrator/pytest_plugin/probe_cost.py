@@ -14,7 +14,7 @@ from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.benchmarks.calls.calls_table import CallsTable
 from orchestrator.benchmarks.calls.kind import KIND as CALLS
 from orchestrator.benchmarks.calls.measurement import measure_call
-from orchestrator.catalog.probes import BASELINE, is_path
+from orchestrator.catalog.probes import BASELINE, file_of, with_file
 from orchestrator.errors import EvidenceError, UnsupportedError, UsageError
 from orchestrator.experiment.experiment import Experiment, Heading, NamedTable
 from orchestrator.experiment.fields import ValidationContext
@@ -78,7 +78,8 @@ class ProbeCosts:
 
     def _table(self, probe: str, handler: str, point: str | None, benchmark: Mapping[str, Any]) -> CallsTable:
         machine = self._guest.machine
-        path = str(self._guest.folder / probe) if is_path(probe) else probe
+        file = file_of(probe)
+        path = probe if file is None else with_file(probe, str(self._guest.folder / file))
         described: dict[str, Any] = {
             "image": self._image,
             "benchmark": {"name": "syscall" if "call" in benchmark else "gtodbench", **benchmark},

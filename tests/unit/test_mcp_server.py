@@ -157,12 +157,18 @@ def test_a_repository_is_in_the_current_folder_as_a_whole(runs: list[str], tmp_p
 
 
 def test_the_paths_in_an_experiment_are_in_the_current_folder_too(runs: list[str]) -> None:
+    for link in ("link", "link.bt"):
+        Path(link).symlink_to("../elsewhere")
     Path("own.yaml").write_text(
         "name: own\nkernels: [debian-686]\nmachines: [{cpu: pentium4}]\nprobes: [none, ../run0/x.c]\n"
         "benchmark: {name: gtodbench}\n"
     )
     assert "start the server in the folder" in refused("run", config="own.yaml")
     assert "start the server in the folder" in refused("run", config="own.yaml", overrides=["probes=[none, /etc/x.c]"])
+    for program in ("tool: ../run0/x -v", "tool: ~/x", "/etc/x.bt 7", "tool: ./link -v", "./link.bt 7"):
+        overrides = [f"probes=[none, '{program}']"]
+        assert "start the server in the folder" in refused("run", config="own.yaml", overrides=overrides)
+        assert "start the server in the folder" in refused("cost", subjects=[program])
     assert "start the server in the folder" in refused("run", config="own.yaml", overrides=["kernels=[~/linux]"])
     assert "start the server in the folder" in refused("disasm", kernel="mine=/boot/linux", function="vfs_read")
     assert "no such file" in refused("run", config="none.yaml")

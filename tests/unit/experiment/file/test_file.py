@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -63,6 +64,41 @@ def test_paths_of_an_experiment_behind_a_link_are_relative_to_the_link_s_folder(
     assert table.probes == (str(tmp_path / "mine/probe.c"),)
     with pytest.raises(ConfigError, match=r"shared/probe\.c'; this file does not exist"):
         load_experiment(tmp_path / "shared/x.yaml", kinds())
+
+
+def test_a_tool_that_is_the_user_s_file_is_in_the_experiment_s_folder_and_moved_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("mine", "then"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "my load.sh").write_text("#!/bin/sh\n")
+        (tmp_path / folder / "reads.bt").write_text("kprobe:vfs_read { @[str($1)] = $2; }\n")
+    probes = ["tool: './my load.sh' -p 1", "reads.bt 'a b' 7", "./reads.bt x=1", "tool: opensnoop ./mine -x"]
+    text = MINIMAL.replace("\n  - kprobe", f" {json.dumps(probes)}")
+    (tmp_path / "mine/x.yaml").write_text(
+        f"image: debian-amd64-tools-13\n{text}".replace("debian-686", "debian-amd64").replace("pentium4", "xeon-e5410")
+    )
+
+    def moved(path: str) -> str:
+        return path.replace(f"{tmp_path}/mine", f"{tmp_path}/then")
+
+    def rows(folder: str) -> tuple[str, ...]:
+        place = tmp_path / folder
+        return (
+            f"tool: '{place}/my load.sh' -p 1",
+            f"{place}/reads.bt 'a b' 7",
+            f"{place}/reads.bt x=1",
+            "tool: opensnoop ./mine -x",
+        )
+
+    file = tmp_path / "mine/x.yaml"
+    assert only_table(load_experiment(file, kinds()), CallsTable).probes == rows("mine")
+    assert only_table(load_experiment(file, kinds(), moved=moved), CallsTable).probes == rows("then")
+    left = load_experiment(file, kinds(), left_out=lambda path: path.endswith("my load.sh"))
+    assert only_table(left, CallsTable).probes == rows("mine")[1:]
+    with pytest.raises(ConfigError, match=r"--set probes=.*quotes are as in a shell"):
+        load_experiment(file, kinds(), ['probes=["tool: ./a \'b"]'])
 
 
 def test_the_quickstart_is_the_promised_experiment() -> None:
