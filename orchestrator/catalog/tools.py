@@ -12,6 +12,7 @@ from pathlib import Path
 
 from orchestrator.catalog.user_files import LARGEST, read_user_elf
 from orchestrator.errors import ConfigError
+from orchestrator.files import is_file, read_bounded
 from orchestrator.paths import user_path
 
 TOOL_PREFIX = "tool:"
@@ -52,7 +53,11 @@ class ToolCommand:
 
     @property
     def name(self) -> str:
-        """Its name in results, safe in file names and filters: its words and a digest of all of them."""
+        """Its name in results, safe in file names and filters: its words and a digest of all of them.
+
+        A user's file counts by its name, as in the names of modules: it keeps its history in another folder, and in
+        the copy of a repository that has a commit.
+        """
         words = "_".join(re.findall(r"[A-Za-z0-9]+", self.title))[:_SHOWN].strip("_")
         return ".".join(filter(None, ["tool", words, hashlib.sha256(self.title.encode()).hexdigest()[:_DIGITS]]))
 
@@ -138,7 +143,8 @@ def _is_static(file: Path, written: str) -> bool:
     return not elf.has_loader
 
 
-_SCRIPT = re.compile(rf"(.*?{re.escape(SCRIPT_SUFFIX)})(?:\s+(.*))?", re.DOTALL)
+# What a parameter NAME=VALUE begins with is no part of a path: ./x.bpf.c map=seen=./data.bt names a source.
+_SCRIPT = re.compile(rf"((?:(?!\s['\"]?\w+=).)*?{re.escape(SCRIPT_SUFFIX)})(?:\s+(.*))?", re.DOTALL)
 
 
 def is_script(name: str) -> bool:
@@ -173,15 +179,16 @@ def script_command(name: str) -> ToolCommand:
 def script_text(file: Path) -> str:
     """A script's text. Raises ConfigError for one that cannot be read, or is longer than ``LARGEST_SCRIPT``."""
     try:
-        with file.open("rb") as script:
-            content = script.read(LARGEST_SCRIPT + 1)
+        if file.exists() and not is_file(file):  # a pipe's end never comes
+            raise ConfigError("cannot be read: not a file", where=str(file))
+        content = read_bounded(file, LARGEST_SCRIPT)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise ConfigError(f"cannot be read: {(reason or 'no such file').lower()}", where=str(file)) from None
+    if content is None:
+        raise ConfigError(f"it has more than {LARGEST_SCRIPT >> 20} MiB", where=str(file))
     if not content.strip():
         raise ConfigError("it is empty", where=str(file))
-    if len(content) > LARGEST_SCRIPT:
-        raise ConfigError(f"it has more than {LARGEST_SCRIPT >> 20} MiB", where=str(file))
     try:
         return content.decode()
     except UnicodeDecodeError:

@@ -169,11 +169,11 @@ class CostRequest:
 
 
 def _is_source(text: str) -> bool:
-    return not is_one_liner(text) and split_path(text)[0].endswith(BPF_SOURCE)
+    return _has_programs(text) and split_path(text)[0].endswith(BPF_SOURCE)
 
 
 def _has_programs(text: str) -> bool:
-    return not is_one_liner(text) and split_path(text)[0].endswith(BPF_SUFFIXES)
+    return not (is_text(text) or is_script(text)) and split_path(text)[0].endswith(BPF_SUFFIXES)
 
 
 def _may_be_together(text: str) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.sources import UserSource
 from orchestrator.catalog.probes import one_liner
+from orchestrator.catalog.tools import is_script, script_text
+from orchestrator.cost.request import CostRequest
 from orchestrator.cost.subjects import AttachPlace, Subject, place_of_one_liner, place_of_section, subjects
 from orchestrator.errors import BuildError, ConfigError, LabError, UsageError
 
@@ -189,6 +192,27 @@ def test_a_command_and_a_script_are_subjects_as_they_are(
     assert not subject.is_module
 
 
+@pytest.mark.parametrize(
+    ("text", "is_of_bpftrace"),
+    [
+        ("./my.bpf.c map=seen=./data.bt", False),
+        ("./mod.c 'name=x.bt'", False),
+        ("./folder name=x.bt", False),
+        ("my scripts/a=b.bt", True),
+        ("./x.bt a=b.bt", True),
+        ("./x.bt size=1 ./y.bt", True),
+    ],
+)
+def test_a_file_in_a_parameter_makes_no_script(text: str, is_of_bpftrace: bool) -> None:
+    assert is_script(text) == is_of_bpftrace
+
+
+def test_a_pipe_is_no_script(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.bt")
+    with pytest.raises(ConfigError, match="not a file"):
+        script_text(tmp_path / "x.bt")
+
+
 def test_different_commands_have_different_names_in_results(tmp_path: Path) -> None:
     texts = ["tool: opensnoop -x", "tool: opensnoop -p 1", "tool: opensnoop", "bpftrace: kprobe:vfs_read { @ = 1; }"]
     for name in ("a.bt", "b.bt"):
@@ -286,3 +310,8 @@ def test_any_text_is_a_subject_or_refused_in_a_sentence(tmp_path_factory: pytest
     except LabError:
         return
     assert found
+
+
+def test_a_file_that_a_command_names_last_is_no_subject() -> None:
+    texts = ["tool: ./load my.bpf.c", "x.bt y.o", "x.bpf.c"]
+    assert CostRequest(texts, ["7.3"], together=True).sources() == [*texts[:2], "x.bpf.c together=all"]
