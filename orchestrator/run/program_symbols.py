@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -60,4 +61,4 @@ def added_programs(folder: Path, programs: Mapping[int, str], arch: Arch) -> str
     file = folder / _FILE
     made = run(["objcopy", "-I", "binary", *_FORMATS[arch], *words, str(content), str(file)], time_limit=_OBJCOPY_LIMIT)
     made.or_raise(HostError, "the symbols of BPF programs cannot be written for a debugger")
-    return f"add-symbol-file {file}{places}"
+    return f"add-symbol-file {shlex.quote(str(file))}{places}"
