@@ -192,7 +192,9 @@ class CallFinder:
         if not calls.reaching:
             places = ", ".join(shown([*filter(None, dict.fromkeys(calls.programs))], _SHOWN, "{} more"))
             what = f"no known call runs a program of it; the kernel says that they are at {places or 'no known place'}"
-            raise UsageError(what, where=subject.title, hint="name calls of yours: --workload FILE.c")
+            failed = shown([f"{name}: {why}" for name, why in calls.failures.items()], _SHOWN, "{} more calls failed")
+            hint = "name calls of yours: --workload FILE.c"
+            raise UsageError(what, where=subject.title, detail=failed, hint=hint)
         return [self._of_table_call(subject, call_table()[name]) for name in calls.reaching]
 
     def _named_call(self, subject: Subject, name: str) -> TableCall | None:

@@ -126,7 +126,7 @@ def _counted_in(
     context: BuildContext, kernel: Kernel, artifacts: BootArtifacts, calls: Sequence[TableCall]
 ) -> CountedTable:
     common = _common(artifacts)
-    table = _digests(calls)
+    table = call_digests(calls)
 
     def count(folder: Path) -> None:
         known = _known(context, common, table)
@@ -184,7 +184,7 @@ def _common(artifacts: BootArtifacts) -> Mapping[str, object]:
     }
 
 
-def _digests(calls: Sequence[TableCall]) -> Mapping[str, str]:
+def call_digests(calls: Sequence[TableCall]) -> Mapping[str, str]:
     """What decides the counts of each call, besides kernel and machine, by name."""
     images = data_dir("images")
     folders = (images / "guest", images / "workload")

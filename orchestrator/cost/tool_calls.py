@@ -3,24 +3,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
+from pydantic import Field
+
 from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.guest_programs import bpf_tool
 from orchestrator.artifacts.module_files import loaded_files
 from orchestrator.artifacts.ready_kernels import Kernel
 from orchestrator.benchmarks.calls.call_programs import Calls
 from orchestrator.catalog.tools import ToolCommand
 from orchestrator.cost.call_table import TableCall
-from orchestrator.cost.counted_table import TablePart, made_by, table_parts
+from orchestrator.cost.counted_table import TablePart, call_digests, made_by, table_parts
 from orchestrator.deadline import Deadline
 from orchestrator.errors import CommandFailed, EvidenceError, UnsupportedError
 from orchestrator.experiment.guest_spec import GuestSpec, MachineSpec
 from orchestrator.files import ScratchFolder, sha256_of
 from orchestrator.guest.guest import Guest
-from orchestrator.probes import bpf_program
+from orchestrator.guest.guest_scripts import lab_script
+from orchestrator.probes import bpf_program, tool_attachment
 from orchestrator.probes.tool_attachment import MeasuredProgram, pinned_programs, running_tool
 from orchestrator.results.contract import Record
 from orchestrator.run.benchmark_kind import BootArtifacts
@@ -36,10 +40,14 @@ _MOST_LINES = 3
 
 
 class ToolCalls(Record):
-    """Where a tool's ``programs`` are attached, and by a call's name how often one call runs each of them."""
+    """Where a tool's ``programs`` are attached, and by a call's name how often one call runs each of them.
+
+    ``failures`` says by a call's name why that is not known: the kernel has no such call, or it fails there.
+    """
 
     programs: tuple[str, ...]
     calls: dict[str, tuple[int, ...]]
+    failures: dict[str, str] = Field(default_factory=dict)
 
     @property
     def is_complete(self) -> bool:
@@ -75,7 +83,11 @@ def tool_calls(
         counted = _counted_part(context, kernel, machine, command, image, part)
         if known.programs and counted.programs != known.programs:
             raise EvidenceError(f"{command.program} attaches other programs each time that it is started")
-        known = ToolCalls(programs=counted.programs, calls={**known.calls, **counted.calls})
+        known = ToolCalls(
+            programs=counted.programs,
+            calls={**known.calls, **counted.calls},
+            failures={**known.failures, **counted.failures},
+        )
     return known
 
 
@@ -95,12 +107,8 @@ def _counted_part(
         **artifacts.keys,
         "cpu": repr(spec.cpu_model),
         "memory": spec.memory_mib,
-        "command": [*command.argv],
-        "file": None if command.file is None else sha256_of(command.file),
-        "table": repr(part.calls),
-        "workloads": [sha256_of(call.file) for call in part.calls if call.call is None],
         "tool": sha256_of(bpf_tool(context, kernel.spec.arch)),
-        "calls": _CALLS,
+        **_inputs(command, part.calls),
     }
 
     def count(folder: Path) -> None:
@@ -116,6 +124,18 @@ def _counted_part(
     return ToolCalls.stored_in(context.cache.obtain(_KIND, inputs, title, count).path / _FILE)
 
 
+def _inputs(command: ToolCommand, table: Sequence[TableCall]) -> Mapping[str, object]:
+    """What decides the counts besides guest and kernel. How a tool is started, and its environment, is in code."""
+    started_by = [lab_script("find-tool.sh").decode(), sha256_of(Path(tool_attachment.__file__))]
+    return {
+        "command": [*command.argv],
+        "file": None if command.file is None else sha256_of(command.file),
+        "started by": digest(started_by),
+        "table": call_digests(table),
+        "calls": _CALLS,
+    }
+
+
 def _counted(
     context: BuildContext, guest: Guest, kernel: Kernel, command: ToolCommand, table: Sequence[TableCall]
 ) -> ToolCalls:
@@ -126,21 +146,36 @@ def _counted(
     with running_tool(guest, command, deadline.left) as (process, _):
         programs = pinned_programs(guest, process)
         bpf_program.keep_statistics(guest, on=True)
-        by_call: dict[str, tuple[int, ...]] = {}
-        for call in table:
-            made = made_by(context, arch, call)
-            if made is None:
-                continue
-            with (
-                step(f"make {call.name} beside {command.program}"),
-                suppress(EvidenceError, UnsupportedError, CommandFailed),
-            ):  # the kernel has no such call, or it fails here
-                runs = _each(guest, programs, made)
-                if any(runs):
-                    by_call[call.name] = runs
+        made = partial(made_by, context, arch)
+        by_call, failures = _reached(command, table, made, partial(_each, guest, programs))
         bpf_program.keep_statistics(guest, on=False)
         guest.succeed(["sh", "-c", "rm -rf /sys/fs/bpf/lab-*"])
-    return ToolCalls(programs=tuple(each.places for each in programs), calls=by_call)
+    return ToolCalls(programs=tuple(each.places for each in programs), calls=by_call, failures=failures)
+
+
+def _reached(
+    command: ToolCommand,
+    table: Sequence[TableCall],
+    made: Callable[[TableCall], Calls | None],
+    runs: Callable[[Calls], tuple[int, ...]],
+) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+    """The runs of calls that reach a program, and why those of others are not known."""
+    by_call: dict[str, tuple[int, ...]] = {}
+    failures: dict[str, str] = {}
+    for call in table:
+        calls = made(call)
+        if calls is None:
+            failures[call.name] = f"programs have no system call {call.call} here"
+            continue
+        try:
+            with step(f"make {call.name} beside {command.program}"):
+                of_call = runs(calls)
+        except (EvidenceError, UnsupportedError, CommandFailed) as error:
+            failures[call.name] = str(error)
+            continue
+        if any(of_call):
+            by_call[call.name] = of_call
+    return by_call, failures
 
 
 def _each(guest: Guest, programs: Sequence[MeasuredProgram], calls: Calls) -> tuple[int, ...]:

@@ -41,7 +41,7 @@ def test_a_changed_call_alone_is_counted_anew(
 ) -> None:
     context, kernel = BuildContext(Cache(tmp_path)), a_kernel(DEFAULT_KERNEL)
     digests = dict.fromkeys(["getppid", "read_zero", "fork"], "old")
-    monkeypatch.setattr(module, "_digests", lambda _: dict(digests))
+    monkeypatch.setattr(module, "call_digests", lambda _: dict(digests))
     first = counted_part(context, kernel, cost_machine(DEFAULT_CPU), PART)
     assert counted_part(context, kernel, cost_machine(DEFAULT_CPU), PART) == first
     assert counted == ["getppid", "read_zero", "fork"]
@@ -76,6 +76,6 @@ def test_calls_that_need_modules_are_the_last_part_and_have_guests_of_their_own(
 
 
 def test_each_call_of_the_table_has_a_digest_of_its_own() -> None:
-    digests = module._digests([*call_table().values()])
+    digests = module.call_digests([*call_table().values()])
     assert list(digests) == list(call_table())
     assert len({*digests.values()}) == len(digests)

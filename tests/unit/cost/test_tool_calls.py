@@ -3,9 +3,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from orchestrator.benchmarks.calls.call_programs import Calls
+from orchestrator.catalog.tools import ToolCommand
+from orchestrator.cost import counted_table, tool_calls
+from orchestrator.cost.call_table import call_table
 from orchestrator.cost.tool_calls import ToolCalls
+from orchestrator.errors import EvidenceError
+from orchestrator.files import sha256_of
+from orchestrator.guest.guest_scripts import lab_script
+
+COMMAND = ToolCommand("opensnoop", ("opensnoop",))
+TABLE = [call_table()[name] for name in ("getppid", "fork", "pipe")]
 
 
 def reached(*programs: str, **calls: tuple[int, ...]) -> ToolCalls:
@@ -36,3 +48,29 @@ def test_a_tool_is_measured_with_three_calls_at_most() -> None:
 
 def test_nothing_is_known_before_a_part_is_counted() -> None:
     assert not reached().is_complete
+
+
+def test_a_call_that_fails_is_not_one_that_reaches_nothing() -> None:
+    made: dict[str, Any] = {"getppid": "no program", "fork": "a program", "pipe": None}
+
+    def runs(calls: Calls) -> tuple[int, ...]:
+        if calls == made["getppid"]:
+            raise EvidenceError("20 calls were asked for and 3 were made")
+        return (0, 1)
+
+    by_call, failures = tool_calls._reached(COMMAND, TABLE, lambda call: made[call.name], runs)
+    assert by_call == {"fork": (0, 1)}
+    assert failures == {
+        "getppid": "20 calls were asked for and 3 were made",
+        "pipe": f"programs have no system call {call_table()['pipe'].call} here",
+    }
+
+
+@pytest.mark.parametrize("part", ["callbench.c", "find-tool.sh", "tool_attachment.py"])
+def test_what_makes_calls_and_starts_tools_is_in_the_key(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = tool_calls._inputs(COMMAND, TABLE)
+    assert inputs == tool_calls._inputs(COMMAND, TABLE)
+    for module in (counted_table, tool_calls):
+        monkeypatch.setattr(module, "sha256_of", lambda file: "another" if file.name == part else sha256_of(file))
+    monkeypatch.setattr(tool_calls, "lab_script", lambda name: b"another" if name == part else lab_script(name))
+    assert inputs != tool_calls._inputs(COMMAND, TABLE)
