@@ -25,7 +25,7 @@ from orchestrator.benchmarks.calls.cell_work import (
 )
 from orchestrator.benchmarks.calls.counted_programs import plain_runs, probed_runs
 from orchestrator.benchmarks.calls.counting_pass import check_live, count_hits
-from orchestrator.benchmarks.calls.full_buffers import full_facts, prove_full, varying_full_facts
+from orchestrator.benchmarks.calls.full_buffers import full_facts, varying_full_facts, when_full
 from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.program_failures import DisturbedError
 from orchestrator.benchmarks.calls.samples import (
@@ -457,7 +457,7 @@ def _classes(
 
 def _paired(work: CellContext, events: Path | None) -> tuple[Figures, PointObservations]:
     """Samples with and without the probe, interleaved, so that changes on the host or in the kernel affect both."""
-    plain, probed, full = [_timed(work)], list[Measurement](), list[Measurement]()
+    plain, probed, full = [_timed(work)], list[Measurement](), list[Measurement | str]()
     counts, last = CallCounts(), _rounds(work) - 1
     # The counts of QEMU prove hits of modules that do not count, and those of programs in other tasks.
     is_learning = work.kind.has_own_programs and work.profile is not None
@@ -477,14 +477,13 @@ def _paired(work: CellContext, events: Path | None) -> tuple[Figures, PointObser
             if work.varies and armed.attachment.has_buffers:
                 written = armed.attachment.written_buffers()
                 armed.attachment.fill()
-                full.append(_timed(this))
-                if number == last:
-                    prove_full(this, armed, proof.counted)
+                timed, counted = partial(_timed, this), proof.counted if number == last else None
+                full.append(when_full(this, armed, timed, counted))
         plain.append(_timed(plain_round))
     counts = _beside_plain(work, plain, counts)
     proof = replace(proof, counts=counts)
     if full:
-        proof = replace(proof, facts={**proof.facts, **varying_full_facts(work, written, plain, (probed, full))})
+        proof = replace(proof, facts={**proof.facts, **varying_full_facts(work, written, plain, probed, full)})
     if work.varies:
         figures, baseline = varying_figures(plain, probed), work.cache.baseline(work.cell)
         note = None if baseline is None else other_state(baseline.figures.samples, together(plain).samples)

@@ -143,7 +143,7 @@ def test_calls_that_scatter_have_samples_for_an_interval(
 
     @contextmanager
     def armed(work: object) -> Iterator[Any]:
-        attachment = SimpleNamespace(renewal=lambda: None, entered_module=None)
+        attachment = SimpleNamespace(renewal=lambda: None, entered_module=None, has_buffers=False)
         yield SimpleNamespace(attachment=attachment, check_same=lambda when: None)
 
     counted, nowhere = count(), cast("Any", None)
