@@ -153,7 +153,7 @@ def _user_runs(guest: _CountedGuest, point: UserPoint) -> tuple[Figures, PointOb
     """Runs with a probe in user space between runs without it: what their hits execute, each from its trap on.
 
     Each run proves its own hits: by executions of the probe's program, or by traps that no run has without it. In one
-    more the witness counts them. Raises EvidenceError, NotEntered.
+    more the witness counts at least as many, those of other processes among them. Raises EvidenceError, NotEntered.
     """
     work, around = guest.work, (guest.work.cell.repeats + 1) // 2
     plain = guest.plain_runs(around)
