@@ -128,6 +128,11 @@ class ProgramInfo(NamedTuple):
         code = self.executed_in(executed)
         return code[min(code)] if code else 0
 
+    def entered_among(self, executed: Mapping[int, int]) -> int:
+        """How often it was entered at its start, also by tail calls: the rest of its code may be executed in part."""
+        entry = [address for address in executed if 0 <= address - self.code < min(self.jited, ENTRY_BYTES)]
+        return executed[min(entry)] if entry else 0
+
 
 class BpfEvent(NamedTuple):
     """An event of the ring: guest nanoseconds, the thread's ID, and the context's arguments."""

@@ -15,7 +15,7 @@ from orchestrator.catalog.tools import BPFTRACE_PROGRAM, ToolCommand
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes import bpf_program
-from orchestrator.probes.attachment import Reader
+from orchestrator.probes.attachment import Reader, cleanup_after
 from orchestrator.probes.bpf_attachment import attaching_programs
 from orchestrator.probes.bpf_hits import UserBpfProgram
 from orchestrator.probes.bpf_program import attached_as
@@ -85,16 +85,16 @@ def one_liner_attached(
     """
     assert kind.one_liner is not None
     command = ToolCommand(kind.one_liner, (BPFTRACE_PROGRAM, "-e", kind.one_liner))
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as proof, contextlib.ExitStack() as stack:
         stack.enter_context(bpf_program.restoring_printk(guest))
         place = stack.enter_context(attaching_programs(guest, kind, tool, point, symbols))
         pins = pins_in(guest)
         with running_tool(guest, command, time_left) as (process, _):
+            proof.enter_context(cleanup_after(lambda: check_left_nothing(guest, process, pins)))
             programs, elsewhere = placed(point, lambda: _attached(guest, process))
             if not programs:
                 raise misplaced(elsewhere[0], point)
             yield OneLinerAttachment(guest, kind, place, (programs, elsewhere), process)
-    check_left_nothing(guest, process, pins)
 
 
 def _attached(guest: Guest, process: ToolProcess) -> Sequence[UserBpfProgram]:

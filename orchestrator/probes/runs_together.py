@@ -17,7 +17,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.plain_text import counted, cut, shown
 from orchestrator.probes.attachment import Called
 from orchestrator.probes.bpf_hits import HitCounter, UserBpfProgram, hits_besides, noise
-from orchestrator.probes.bpf_program import ENTRY_BYTES, Attached, ProgramInfo, infos, keep_statistics
+from orchestrator.probes.bpf_program import Attached, ProgramInfo, infos, keep_statistics
 from orchestrator.results.contract import ProgramRuns
 from orchestrator.results.parameters import BPF_NOT_ATTACHED, BPF_NOT_RUN
 
@@ -163,8 +163,7 @@ class RunsTogether(HitCounter):
 
     def learn(self, executed: Mapping[int, int], calls: int) -> None:
         for program, info in zip(self._programs, self._infos(), strict=True):
-            entry = [address for address in executed if 0 <= address - info.code < min(info.jited, ENTRY_BYTES)]
-            program.timed = Fraction(executed[min(entry)] if entry else 0, calls)
+            program.timed = Fraction(info.entered_among(executed), calls)
 
     def remarks(self) -> Sequence[str]:
         return [remark for program in self._programs if (remark := program.remark())]

@@ -2,7 +2,8 @@
 """A tool in a guest that attaches its programs itself, measured whole: what a call costs more with the tool attached.
 
 Its programs may be anywhere, and a call may run them unequally often. The kernel counts the runs of each while calls
-are made; each call must run one of them.
+are made, and QEMU, where there is a profile, how often the timed calls enter its code. By either count the programs
+must run as often as there are calls.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +23,7 @@ from orchestrator.errors import (
     GuestError,
     GuestHang,
     LabError,
+    NotEntered,
     UnsupportedError,
 )
 from orchestrator.guest.guest import Guest
@@ -43,7 +46,7 @@ from orchestrator.probes.map_trial import AttendedMapTrial
 from orchestrator.probes.place import Place, PlacedAttachment
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.tool_process import Ring, ToolProcess
+from orchestrator.probes.tool_process import ToolProcess
 from orchestrator.results.contract import ProgramRuns
 from orchestrator.results.parameters import ATTACHED, BPF_SECTION, BPFTRACE, TOOL_PROGRAM
 
@@ -55,7 +58,8 @@ _OTHERS = 50
 """Runs more in one pass than in another that may be those of the guest's agent: a command makes some ten calls more."""
 _LONGEST_PHRASE = 200
 _SHOWN = 6
-_TRIED_CALLS = 16
+_TRIED_CALLS = (16, 4, 1)
+"""Calls by which room is measured: fewer where more of them fill a buffer by half, and may have overflown it."""
 _SHARE_OF_BUFFER = 4
 """A batch's calls fill at most a quarter of a buffer: warming calls, and one that wakes the reader, come before it."""
 _LARGEST_BUFFER_PAGES = 1 << 14
@@ -98,6 +102,7 @@ class ToolAttachment(PlacedAttachment):
         self._runs: Sequence[int] = ()
         self._idle: Sequence[int] = ()
         self._of_calls: Sequence[int] = ()
+        self._timed: Sequence[Fraction] = ()
 
     def observe(self) -> Observation:
         for each, info in zip(self._programs, self._infos(), strict=True):
@@ -124,25 +129,36 @@ class ToolAttachment(PlacedAttachment):
         keep_statistics(self._guest, on=False)
 
     def counts(self, called: attachment.Called) -> tuple[int, int | None]:
-        """The calls, each of which is a hit of the tool if it has run a program of it; others are not told apart.
+        """The calls, which are hits of the tool if its programs have run as often; others are not told apart.
 
-        Raises EvidenceError where calls have run none, or a map had no room for what they put in.
+        Raises EvidenceError where calls have run none, also where others have: other tasks, or what is not timed. So it
+        does where a program ran less often than QEMU has counted, or a map had no room for what calls put in.
         """
         if not called.calls:
             self._idle = self._runs
             return 0, None
         idle = self._idle or [0] * len(self._runs)
         self._of_calls = [max(0, runs - besides) for runs, besides in zip(self._runs, idle, strict=True)]
-        total = sum(self._of_calls)
-        if total < called.calls - min(_OTHERS, called.calls // 2):
+        total, noise = sum(self._of_calls), min(_OTHERS, called.calls // 2)
+        timed = sum(self._timed) * called.calls if self._timed else total
+        if min(total, timed) < called.calls - noise:
             ran = f"ran {total} times" if total > _OTHERS else "did not run"
+            within = f", {float(timed):.4g} of them within what is timed" if timed < total else ""
             raise EvidenceError(
-                f"{counted(called.calls, 'call')} were made, and the programs of {self._process.name} {ran}",
+                f"{counted(called.calls, 'call')} were made, and the programs of {self._process.name} {ran}{within}",
                 hint="make calls that reach what it is attached to",
                 detail=[f"it is attached: {places}" for each in self._programs if (places := each.places)][:_SHOWN],
             )
+        for each, runs, of_call in zip(self._programs, self._of_calls, self._timed or (), strict=False):
+            if runs + noise < of_call * called.calls:
+                entered = f"QEMU has counted {float(of_call):.4g} a timed call"
+                what = f"ran {runs} times in {counted(called.calls, 'call')} by the kernel's count, and {entered}"
+                raise EvidenceError(f"{self._process.name}'s program {each.loaded.name} {what}")
         self._trial.check(called.calls, total)
         return called.calls, None
+
+    def learn(self, executed: Mapping[int, int], calls: int) -> None:
+        self._timed = [Fraction(info.entered_among(executed), calls) for info in self._infos()]
 
     def recorded(self, called: attachment.Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
         raise AssertionError("a tool's programs do not record")
@@ -190,28 +206,26 @@ def reader_beside(process: ToolProcess, call: Callable[[int], object]) -> Reader
 
     ``call`` makes so many calls. Raises EvidenceError where a buffer has no room for one.
     """
+    for calls in _TRIED_CALLS:
+        process.read()
+        before = process.rings()
+        if not before:
+            return None
+        call(calls)
+        after = process.rings()
+        if [ring.size for ring in after] != [ring.size for ring in before]:
+            raise EvidenceError(f"{process.name} has other buffers after some calls than before")
+        # A ring buffer drops silently what it has no room for.
+        if all(2 * ring.used <= ring.size for ring in after):
+            break
     process.read()
-    before = process.rings()
-    if not before:
-        return None
-    call(_TRIED_CALLS)
-    after = process.rings()
-    if [ring.size for ring in after] != [ring.size for ring in before]:
-        raise EvidenceError(f"{process.name} has other buffers after some calls than before")
-    left = [_left_by_calls(was, now) for was, now in zip(before, after, strict=True)]
-    process.read()
-    fewest = [
-        ring.size * _TRIED_CALLS // (_SHARE_OF_BUFFER * used) for ring, used in zip(before, left, strict=True) if used
-    ]
+    left = [max(0, now.used - was.used) for was, now in zip(before, after, strict=True)]
+    fewest = [ring.size * calls // (_SHARE_OF_BUFFER * used) for ring, used in zip(after, left, strict=True) if used]
     if not fewest:
         return None
     if min(fewest) < 1:
         raise EvidenceError(f"a call leaves more for {process.name} to read than a quarter of its buffer holds")
     return Reader(process.pid, min(fewest))
-
-
-def _left_by_calls(before: Ring, now: Ring) -> int:
-    return max(0, now.used - before.used)
 
 
 def pinned_programs(guest: Guest, process: ToolProcess) -> Sequence[MeasuredProgram]:
@@ -309,8 +323,15 @@ def running_tool(
     process = ToolProcess(guest, command.program, argv, _environment(guest, command, started), time_left)
     try:
         process.attach()
-        yield process, started
+        try:
+            yield process, started
+        except (NotEntered, UnsupportedError):
+            # The guest stays in use, so that it must end as usual.
+            process.end()
+            raise
         process.end()
+    except (NotEntered, UnsupportedError):
+        raise
     except LabError as error:
         # Report the first error. A guest in trouble gets no commands.
         if isinstance(error, GuestError):
@@ -350,10 +371,10 @@ def tool_attached(
     with the tool's words if it refuses, if the image lacks it, or if the original bytes are not restored at the end.
     """
     assert kind.tool is not None
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as proof, contextlib.ExitStack() as stack:
         stack.enter_context(bpf_program.restoring_printk(guest))
         place = stack.enter_context(attaching_programs(guest, kind, tool, point, symbols))
         pins = pins_in(guest)
         with running_tool(guest, kind.tool, time_left) as (process, started):
+            proof.enter_context(attachment.cleanup_after(lambda: check_left_nothing(guest, process, pins)))
             yield ToolAttachment(guest, kind, place, process, started)
-    check_left_nothing(guest, process, pins)

@@ -115,7 +115,10 @@ class ToolProcess:
             raise EvidenceError(f"{self.name} has attached other programs while calls were measured")
 
     def end(self) -> None:
-        """Interrupt it as by Ctrl-C. Raises EvidenceError if it does not end, or output was lost."""
+        """Interrupt it as by Ctrl-C.
+
+        Raises EvidenceError if it does not end, if a process stays that it has started, or if output was lost.
+        """
         self.read()
         self.send("INT")
         self.send("CONT")
@@ -124,6 +127,13 @@ class ToolProcess:
                 break
         else:
             raise EvidenceError(f"{self.name} does not end on Ctrl-C", detail=self.words())
+        for _ in range(_MOST_RESTS):
+            if not self._processes():
+                break
+            self.guest.succeed(("sleep", _PAUSE), time_limit=self._time_left())
+        else:
+            self.kill()
+            raise EvidenceError(f"{self.name} ends on Ctrl-C, and leaves processes behind that it has started")
         check_all_kept(self.name, self.guest.get(_OUTPUT, largest=_LARGEST_OUTPUT))
 
     def kill(self) -> None:
@@ -178,10 +188,16 @@ class ToolProcess:
         raise EvidenceError(f"{self.name} never comes to rest: after ten minutes it still works", detail=self.words())
 
     def _session(self) -> Sequence[int]:
-        """The processes that it has started, and itself."""
-        said = self.guest.succeed([TOOL, "session", str(self.pid)]).text.split()
-        if not said or not all(pid.isdecimal() for pid in said):
+        processes = self._processes()
+        if not processes:
             raise self.ended()
+        return processes
+
+    def _processes(self) -> Sequence[int]:
+        """The processes that it has started, and itself; none once all have ended."""
+        said = self.guest.succeed([TOOL, "session", str(self.pid)]).text.split()
+        if not all(pid.isdecimal() for pid in said):
+            raise EvidenceError(f"the guest does not say which processes {self.name} has started")
         return list(map(int, said))
 
     def _programs(self) -> tuple[Sequence[Attached], Sequence[LoadedProgram]]:

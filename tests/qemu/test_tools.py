@@ -94,6 +94,11 @@ def test_a_tool_of_the_users_is_measured_whole_and_by_program(
         pytest.param("asks", "the lab gives it no terminal", marks=pytest.mark.nightly("seconds for each")),
         pytest.param("idle", "own_tool attaches nothing: it waits", marks=pytest.mark.nightly("seconds for each")),
         pytest.param("deaf", "own_tool does not end on Ctrl-C", marks=pytest.mark.nightly("seconds for each")),
+        pytest.param(
+            "leaves",
+            "own_tool ends on Ctrl-C, and leaves processes behind",
+            marks=pytest.mark.nightly("seconds for each"),
+        ),
         pytest.param("again", "own_tool never settles", marks=pytest.mark.nightly("seconds for each")),
         pytest.param("prints", "own_tool prints more than 8 MB", marks=pytest.mark.nightly("seconds for each")),
         pytest.param(

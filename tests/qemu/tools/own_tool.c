@@ -8,6 +8,7 @@
 //           asks    asks for a terminal
 //           deaf    does not end on Ctrl-C
 //           pins    leaves its program pinned
+//           leaves  leaves a process behind that it has started
 //           prints  writes without end
 //           again   attaches other programs again and again
 #include <errno.h>
@@ -66,6 +67,11 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(manner, "deaf"))
 		signal(SIGINT, SIG_IGN);
+	if (!strcmp(manner, "leaves") && !fork()) {
+		signal(SIGINT, SIG_IGN);
+		for (;;)
+			pause();
+	}
 	if (!strcmp(manner, "idle"))
 		for (;;)
 			pause();

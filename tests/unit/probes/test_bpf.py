@@ -434,6 +434,43 @@ def test_a_busy_tool_has_the_time_of_its_cell(looks: int) -> None:
     assert guest.asked == looks
 
 
+class Leaving:
+    """A guest whose tool ends on Ctrl-C; a process that it has started is there so often afterwards."""
+
+    def __init__(self, looks: int) -> None:
+        self.left, self.sent = looks, list[str]()
+
+    def succeed(self, argv: Sequence[str], *, time_limit: float = 0.0) -> CommandResult:
+        said = b""
+        if argv[1] == "start":
+            said = b"7\n"
+        elif argv[1] == "rest":
+            said = b"ended\n" if "2" in self.sent else b"waiting 3\n"
+        elif argv[1] == "session" and self.left:
+            self.left, said = self.left - 1, b"8\n"
+        return CommandResult(tuple(argv), 0, said, b"")
+
+    def run(self, argv: Sequence[str]) -> CommandResult:
+        self.sent.append(argv[3])
+        return CommandResult(tuple(argv), 0, b"", b"")
+
+    def get(self, _: str, *, largest: int) -> bytes:
+        return b""
+
+
+def test_processes_of_a_tool_may_end_after_it() -> None:
+    guest = Leaving(3)
+    ToolProcess(cast(Guest, guest), "leaving", ["leaving"], {}, lambda: 1.0).end()
+    assert (guest.left, "9" in guest.sent) == (0, False)
+
+
+def test_a_tool_that_leaves_a_process_behind_has_not_ended() -> None:
+    guest = Leaving(1000)
+    with pytest.raises(EvidenceError, match=r"^leaving ends on Ctrl-C, and leaves processes behind"):
+        ToolProcess(cast(Guest, guest), "leaving", ["leaving"], {}, lambda: 1.0).end()
+    assert guest.sent[-1] == "9"
+
+
 def test_a_tool_that_never_rests_is_given_up() -> None:
     with pytest.raises(EvidenceError, match=r"^busy never comes to rest") as raised:
         ToolProcess(cast(Guest, Busy()), "busy", ["busy"], {}, lambda: 1.0).attach()
