@@ -112,7 +112,7 @@ def test_another_file_is_refused(
         reopened(file, tmp_path / "readable")
     file.chmod(0o600)
     with monkeypatch.context() as patched:
-        patched.setattr("orchestrator.artifacts.saved_guests.key_inputs", lambda machine: "another QEMU")
+        patched.setattr("orchestrator.artifacts.kept_guests.key_inputs", lambda machine: "another QEMU")
         with pytest.raises(HostError, match="is not what it was when the guest was kept"):
             reopened(file, tmp_path / "changed")
     file.write_bytes(file.read_bytes()[:100_000])

@@ -47,7 +47,7 @@ def test_guests_that_depend_on_the_outside_may_not_be_restored(machine: Machine)
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The host's clock: its only element."""
     clock = [100.0]
-    monkeypatch.setattr("orchestrator.run.unattended.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr("orchestrator.run.work_progress.time", SimpleNamespace(monotonic=lambda: clock[0]))
     return clock
 
 
