@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import difflib
 import io
 import os
+from itertools import islice
 from pathlib import Path
 
 from neutral_environment import WRITE_GOLDEN
@@ -17,6 +19,8 @@ from orchestrator.report.text import print_table
 from orchestrator.results.contract import RunRecord
 
 _GOLDEN = Path(__file__).with_name("golden")
+_SHOWN = 60
+"""Lines of a difference; pytest cuts two long texts in the middle."""
 
 
 def printed(
@@ -39,7 +43,9 @@ def check_golden(file: str, text: str) -> None:
     path = _GOLDEN / file
     if WRITE_GOLDEN in os.environ:
         path.write_bytes(text.encode())
-    assert text == path.read_bytes().decode()
+    golden = path.read_bytes().decode()
+    lines = difflib.unified_diff(golden.splitlines(), text.splitlines(), file, "now", n=1, lineterm="")
+    assert text == golden, "\n".join(islice(lines, _SHOWN))
 
 
 def check_golden_table(name: str, record: RunRecord) -> None:
