@@ -159,7 +159,7 @@ class CallsTable(ProbedTable):
                 command = tool_command(probe) if is_tool(probe) else script_command(probe)
                 if not command.is_static:
                     why = f"{command.program} is in an image: set image: {TOOLS_IMAGE}, or one of your own that has it"
-                    yield Problem(("probes", index), f"found {shown(probe)}; {why}")
+                    yield Problem(("probes", index), f"found {shown(command.title)}; {why}")
         yield from super().conflicts()
 
     def _program_conflicts(self) -> Iterator[Problem]:
