@@ -47,8 +47,8 @@ def object_lines(content: bytes, program: str) -> Sequence[ObjectLine]:
         start, size = symbols[0]["st_value"], symbols[0]["st_size"]
         section = elf.get_section(symbols[0]["st_shndx"]).name
         listed = _lines_of(lines.data(), ObjectTypes(types.data()), section)
-        found = (ObjectLine(line.offset - start, line.file, line.line) for line in listed)
-        return sorted(line for line in found if 0 <= line.offset < size)
+        in_section = (ObjectLine(line.offset - start, line.file, line.line) for line in listed)
+        return sorted(line for line in in_section if 0 <= line.offset < size)
     except (*DAMAGED, BuildError, struct.error):
         return []
 

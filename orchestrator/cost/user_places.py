@@ -53,8 +53,8 @@ class UserPlaces:
         if not is_library_name(name) or re.fullmatch(LIBRARY_NAME, name) is None:
             what = f"{file} is no library, and a workload is linked with libraries alone"
             raise UsageError(what, where=subject.title, hint=_COMMAND)
-        found = self._found(subject, file, symbol)
-        if found.path != self._file(subject, name).path:
+        image_file = self._file_with(subject, file, symbol)
+        if image_file.path != self._file(subject, name).path:
             what = f"{file} is another file than the {name} that the image's loader finds"
             raise UsageError(what, where=subject.title, hint=_COMMAND)
         return UserPlace(f"{name}:{symbol}", self._checked_image(), (name,))
@@ -68,9 +68,9 @@ class UserPlaces:
         if file in (PROGRAM, OWN_PROGRAM):
             what = "it is in a workload of the user's, and a command runs programs of the image"
             raise UsageError(what, where=subject.title, hint="name the workload's source: --workload FILE.c")
-        found = self._found(subject, file, symbol)
+        image_file = self._file_with(subject, file, symbol)
         is_name = file.startswith("/") or is_library_name(file)
-        return UserPlace(f"{file if is_name else found.path}:{symbol}", self._checked_image())
+        return UserPlace(f"{file if is_name else image_file.path}:{symbol}", self._checked_image())
 
     def _named(self, subject: Subject, place: AttachPlace) -> tuple[str, str]:
         if place.file is None or place.symbol is None:
@@ -87,13 +87,13 @@ class UserPlaces:
             raise UsageError(what, where="--image", hint="name an image of the lab, or a recipe (.yaml)")
         return self.image
 
-    def _found(self, subject: Subject, file: str, symbol: str) -> ImageFile:
-        found, point = self._file(subject, file), Point.of(f"{file}:{symbol}")
+    def _file_with(self, subject: Subject, file: str, symbol: str) -> ImageFile:
+        image_file, point = self._file(subject, file), Point.of(f"{file}:{symbol}")
         try:
-            find_in_image(found, point.symbol, point.offset or 0)
+            find_in_image(image_file, point.symbol, point.offset or 0)
         except BuildError as error:
             raise UsageError(error.what, where=subject.title, hint=in_options(error.hint)) from None
-        return found
+        return image_file
 
     def _file(self, subject: Subject, file: str) -> ImageFile:
         try:

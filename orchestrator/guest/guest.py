@@ -54,7 +54,7 @@ from orchestrator.guest.qemu import RunningQemu, mount_data, open_channel
 from orchestrator.guest.qemu_command import MemoryFile, Wiring, counts_file
 from orchestrator.guest.slots import Slots, take_slots
 from orchestrator.guest.taint import taint_mask, troubles
-from orchestrator.guest.trap_counter import Ring, counted_interrupts
+from orchestrator.guest.trap_counter import PrivilegeRing, counted_interrupts
 from orchestrator.guest.vmcore import LACKS_NOTE, write_vmcore
 from orchestrator.guest.written_state import GuestParts, WrittenState
 from orchestrator.process import exit_status
@@ -548,7 +548,7 @@ class Guest:
         return self._stub
 
     @contextlib.contextmanager
-    def counted_interrupts(self, ring: Ring = 0) -> Iterator[Counter[int]]:
+    def counted_interrupts(self, ring: PrivilegeRing = 0) -> Iterator[Counter[int]]:
         """Count, from outside, the traps and interrupts that hit code of a ring, by vector."""
         if self._qemu.monitor is None:
             raise GuestError(f"a guest that is {self.state} has no interrupts")

@@ -22,7 +22,7 @@ from typing import Literal
 
 from orchestrator.guest.monitor import Monitor
 
-Ring = Literal[0, 3]
+PrivilegeRing = Literal[0, 3]
 INT3 = 3
 """The vector of the breakpoint exception."""
 
@@ -41,7 +41,7 @@ _PIPE_MODE = 0o622
 
 
 @contextlib.contextmanager
-def counted_interrupts(monitor: Monitor, ring: Ring = 0) -> Iterator[Counter[int]]:
+def counted_interrupts(monitor: Monitor, ring: PrivilegeRing = 0) -> Iterator[Counter[int]]:
     """Count exceptions and interrupts that hit code of a ring, by vector; the counter is filled at the end.
 
     Ring 0 is the kernel, 3 its programs.
@@ -58,7 +58,7 @@ def counted_interrupts(monitor: Monitor, ring: Ring = 0) -> Iterator[Counter[int
 
 
 @contextlib.contextmanager
-def _counting_pipe(counts: Counter[int], ring: Ring) -> Iterator[int]:
+def _counting_pipe(counts: Counter[int], ring: PrivilegeRing) -> Iterator[int]:
     """The write end of a pipe for records; on exit ``counts`` has them."""
     reading, writing = os.pipe()
     ending, end = os.pipe()

@@ -19,6 +19,7 @@ from orchestrator.artifacts.object_lines import ObjectLine
 from orchestrator.catalog.data import read
 from orchestrator.plain_text import cut
 from orchestrator.profile.stored.cell_profile import CodeLine
+from orchestrator.results.contract import LONGEST_PHRASE
 from orchestrator.results.parameters import (
     BPF_CODE,
     BPF_EXECUTED,
@@ -29,8 +30,6 @@ from orchestrator.results.parameters import (
 )
 
 _WORD = 8
-_LONGEST_PHRASE = 200
-"""Characters of a cell's parameter."""
 _READ_ALONE = ("cmp", "test", "nop", "lea", "push")
 """Instructions whose first operand may be memory that they do not write."""
 _OWN_STACK = ("rbp", "rsp")
@@ -188,7 +187,7 @@ def way_facts(ways: Mapping[str, HitWay]) -> Mapping[str, int | str]:
     """Parameters of a cell on its programs by name; how much is executed, of one program alone."""
     several = len(ways) > 1
     said = [f"{name}: {way.said}" if several else way.said for name, way in ways.items() if way.said]
-    facts: dict[str, int | str] = {BPF_LEAVES: cut("; ".join(said), _LONGEST_PHRASE)} if said else {}
+    facts: dict[str, int | str] = {BPF_LEAVES: cut("; ".join(said), LONGEST_PHRASE)} if said else {}
     if several or not ways:
         return facts
     (way,) = ways.values()

@@ -20,6 +20,7 @@ from orchestrator.plain_text import cut
 from orchestrator.probes.bpf_program import TOOL, BpfProgram
 from orchestrator.probes.map_reader import MapReader
 from orchestrator.probes.map_use import UNTRIED, MapUse, map_uses
+from orchestrator.results.contract import LONGEST_PHRASE
 from orchestrator.results.parameters import BPF_MAP_STATES, BPF_NEW_KEYS
 
 _GO, _SAID = "/tmp/map-trial.go", "/tmp/map-trial.said"  # noqa: S108 - in the guest
@@ -30,8 +31,6 @@ _CELL = 8
 calls, disturbed batches, a profile's calls; 5900 hits of a program whose calls vary, seen on Linux 6.1. A map that
 these would fill is refused, whether it is full by now or not, so that equal inputs end alike."""
 _ALL = 100
-_LONGEST_PHRASE = 200
-"""Characters of a cell's parameter."""
 _FEW = 5
 """Entries that other processes may add during 100 calls."""
 
@@ -144,7 +143,7 @@ class MapTrial:
             if shares[use.number] >= _FEW
         ]
         return {
-            **({BPF_MAP_STATES: cut(", ".join(states), _LONGEST_PHRASE)} if states else {}),
+            **({BPF_MAP_STATES: cut(", ".join(states), LONGEST_PHRASE)} if states else {}),
             **({BPF_NEW_KEYS: f"{', '.join(grown)}: those insert, and do not update"} if grown else {}),
         }
 

@@ -18,10 +18,9 @@ from orchestrator.plain_text import counted, cut, shown
 from orchestrator.probes.attachment import Called
 from orchestrator.probes.bpf_hits import HitCounter, UserBpfProgram, hits_besides, noise
 from orchestrator.probes.bpf_program import Attached, ProgramInfo, infos, keep_statistics
-from orchestrator.results.contract import ProgramRuns
+from orchestrator.results.contract import LONGEST_PHRASE, ProgramRuns
 from orchestrator.results.parameters import BPF_NOT_ATTACHED, BPF_NOT_RUN
 
-_LONGEST_PHRASE = 200
 _SHOWN = 6
 _UNSAID = 255
 """What ``images/bpf/attached.c`` says of flags that the kernel does not tell."""
@@ -183,8 +182,8 @@ class RunsTogether(HitCounter):
         """The runs of each program in the counted calls, by the kernel's own count, and where its code is."""
         return [
             ProgramRuns(
-                name=cut(program.program.name, _LONGEST_PHRASE),
-                attached=cut(program.places, _LONGEST_PHRASE),
+                name=cut(program.program.name, LONGEST_PHRASE),
+                attached=cut(program.places, LONGEST_PHRASE),
                 runs=program.of_calls,
                 address=f"{info.code:#x}",
                 size=info.jited,
@@ -197,4 +196,4 @@ class RunsTogether(HitCounter):
 
 
 def _cut(text: str) -> str:
-    return cut(text, _LONGEST_PHRASE)
+    return cut(text, LONGEST_PHRASE)

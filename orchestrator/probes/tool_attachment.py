@@ -47,7 +47,7 @@ from orchestrator.probes.place import Place, PlacedAttachment
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tool_process import ToolProcess
-from orchestrator.results.contract import ProgramRuns
+from orchestrator.results.contract import LONGEST_PHRASE, ProgramRuns
 from orchestrator.results.parameters import ATTACHED, BPF_SECTION, BPFTRACE, TOOL_PROGRAM
 
 _PERF_EVENT = 7
@@ -56,7 +56,6 @@ _PINS = "/sys/fs/bpf"
 _OF_LAB = f"{_PINS}/lab-"
 _OTHERS = 50
 """Runs more in one pass than in another that may be those of the guest's agent: a command makes some ten calls more."""
-_LONGEST_PHRASE = 200
 _SHOWN = 6
 _TRIED_CALLS = (16, 4, 1)
 """Calls by which room is measured: fewer where more of them fill a buffer by half, and may have overflown it."""
@@ -169,8 +168,8 @@ class ToolAttachment(PlacedAttachment):
         names = bpf_program.whole_names(self._guest, [info.code for info in infos])
         return [
             ProgramRuns(
-                name=cut(names.get(info.code, each.loaded.name), _LONGEST_PHRASE),
-                attached=cut(each.places, _LONGEST_PHRASE),
+                name=cut(names.get(info.code, each.loaded.name), LONGEST_PHRASE),
+                attached=cut(each.places, LONGEST_PHRASE),
                 runs=times,
                 address=f"{info.code:#x}",
                 size=info.jited,
@@ -181,7 +180,7 @@ class ToolAttachment(PlacedAttachment):
     def facts(self) -> Mapping[str, int | str]:
         """Where its programs are, their sizes, what was started, and how they are attached, as the kernel says."""
         self._process.check_same()
-        places = cut(", ".join(dict.fromkeys(filter(None, (each.places for each in self._programs)))), _LONGEST_PHRASE)
+        places = cut(", ".join(dict.fromkeys(filter(None, (each.places for each in self._programs)))), LONGEST_PHRASE)
         return {
             BPF_SECTION: places,
             **bpf_program.program_facts([each.program for each in self._programs]),
@@ -285,9 +284,9 @@ def _started_program(guest: Guest, command: ToolCommand) -> str:
         if first == brought:
             _check_libraries(guest, command)
             return first
-    found = guest.run(["sh", "-c", lab_script("find-tool.sh").decode(), "sh", first])
-    path = found.text.strip().split("\n")[-1]
-    if found.status != 0 or not path.startswith("/"):
+    search = guest.run(["sh", "-c", lab_script("find-tool.sh").decode(), "sh", first])
+    path = search.text.strip().split("\n")[-1]
+    if search.status != 0 or not path.startswith("/"):
         raise EvidenceError(f"the guest's image has no {first}", hint=_other_image(guest))
     return path
 

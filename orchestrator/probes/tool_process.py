@@ -36,7 +36,7 @@ _LOST = re.compile(r"\blost (?:\w+: )?(\d+)(?: (?:events|samples|records))?\b", 
 _OF_TERMINALS = re.compile(r"\b(?:tty|terminal|TERM|ioctl)\b", re.IGNORECASE)
 
 
-class Ring(NamedTuple):
+class OutputBuffer(NamedTuple):
     """A buffer that a process reads: its size, and what is in it, in bytes."""
 
     size: int
@@ -101,13 +101,13 @@ class ToolProcess:
             raise self.ended()
         self.send("STOP")
 
-    def rings(self) -> Sequence[Ring]:
+    def rings(self) -> Sequence[OutputBuffer]:
         """The buffers that it reads."""
         said = [line for pid in self._session() for line in self._said("rings", pid)]
         matches = [_RING.fullmatch(line) for line in said]
         if any(match is None for match in matches):
             raise EvidenceError(f"the guest does not say how full the buffers of {self.name} are: {said[:3]}"[:200])
-        return [Ring(int(match[2]), int(match[3])) for match in matches if match is not None]
+        return [OutputBuffer(int(match[2]), int(match[3])) for match in matches if match is not None]
 
     def check_same(self) -> None:
         """Raise EvidenceError if it has attached something else meanwhile, or has ended."""

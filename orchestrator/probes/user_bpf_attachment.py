@@ -41,7 +41,7 @@ from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.traced_functions import BPF_TRAMPOLINE, check_trampoline
 from orchestrator.probes.user_point import UserPoint
 from orchestrator.profile.stored.cell_profile import CellProfile, CodeLine
-from orchestrator.results.contract import ProgramRuns
+from orchestrator.results.contract import LONGEST_PHRASE, ProgramRuns
 from orchestrator.results.parameters import ATTACHED, BPF_HITS, BPF_SECTION, BPF_SIZED, BPF_STACK
 
 _LOADER = "/tmp/bpfload"  # noqa: S108 - in the guest
@@ -84,10 +84,6 @@ _LINE = re.compile(r"line (\d{1,20}) (\d{1,7}) ([^\t]{1,1000})\t(.{0,200})", re.
 
 
 _LONGEST_LINES = 16 << 20
-
-
-_LONGEST_PHRASE = 200
-"""Characters of a cell's parameter."""
 
 
 class UserBpfAttachment(PlacedAttachment):
@@ -178,14 +174,14 @@ class UserBpfAttachment(PlacedAttachment):
 
     def facts(self) -> Mapping[str, int | str]:
         """The sections and sizes of the programs, and what is to be said of the hits of a call."""
-        sections = cut(", ".join(dict.fromkeys(program.section for program in self._programs)), _LONGEST_PHRASE)
+        sections = cut(", ".join(dict.fromkeys(program.section for program in self._programs)), LONGEST_PHRASE)
         programs = {program.number: program.program for program in self._programs}
         return {
             BPF_SECTION: sections,
             **bpf_program.program_facts(programs.values()),
             **self._trial.facts(),
             **self._hits.facts(),
-            **({BPF_HITS: cut("; ".join(said), _LONGEST_PHRASE)} if (said := self._hits.remarks()) else {}),
+            **({BPF_HITS: cut("; ".join(said), LONGEST_PHRASE)} if (said := self._hits.remarks()) else {}),
         }
 
     def program_runs(self) -> Sequence[ProgramRuns]:
@@ -238,7 +234,7 @@ class ObjectAttachment(UserBpfAttachment):
             **self._facts,
             **({BPF_STACK: max(stacks)} if stacks else {}),
             **(
-                {BPF_SIZED: cut(said_of_maps, _LONGEST_PHRASE)}
+                {BPF_SIZED: cut(said_of_maps, LONGEST_PHRASE)}
                 if (said_of_maps := _sizes(self._sized, enlarged, events))
                 else {}
             ),
@@ -383,7 +379,7 @@ class _Loader:
     @property
     def facts(self) -> Mapping[str, str]:
         """How the kernel says that programs are attached together; nothing of others."""
-        return {ATTACHED: cut(attached_as(self._links), _LONGEST_PHRASE)} if self._kind.is_together else {}
+        return {ATTACHED: cut(attached_as(self._links), LONGEST_PHRASE)} if self._kind.is_together else {}
 
     def counter(self, point: ProbePoint, programs: Sequence[UserBpfProgram]) -> HitCounter:
         """What counts the hits. Raises EvidenceError for a program that is attached otherwise than its section says."""

@@ -61,7 +61,8 @@ def centre_of(clock: Clock, metric: str) -> Callable[[Sequence[float]], float]:
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+@=,-]*$", max_length=200)]
 CellId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+@=,/-]*$", max_length=400)]
-Phrase = Annotated[str, StringConstraints(pattern=r"^[ -~]*$", max_length=200)]
+LONGEST_PHRASE = 200
+Phrase = Annotated[str, StringConstraints(pattern=r"^[ -~]*$", max_length=LONGEST_PHRASE)]
 HexBytes = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}){0,64}$")]
 Address = Annotated[str, StringConstraints(pattern=r"^0x[0-9a-f]{1,16}$")]
 AddressRange = Annotated[str, StringConstraints(pattern=r"^0x[0-9a-f]{1,16}-0x[0-9a-f]{1,16}$")]

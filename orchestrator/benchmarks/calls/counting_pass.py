@@ -11,7 +11,7 @@ from orchestrator.benchmarks.calls.call_programs import Calls
 from orchestrator.benchmarks.calls.cell_work import MOST_PASSES, CellContext, HitCounts, without_skips
 from orchestrator.catalog.probes import ProbeKind, is_recording
 from orchestrator.errors import EvidenceError, NotEntered
-from orchestrator.guest.trap_counter import INT3, Ring
+from orchestrator.guest.trap_counter import INT3, PrivilegeRing
 from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.evidence import check_traps
 from orchestrator.probes.user_point import UserPoint, check_optimised
@@ -86,7 +86,7 @@ def check_live(work: CellContext, live: bytes | None) -> None:
 
 def _pass(work: CellContext, attachment: Attachment, calls: int, events: Path | None) -> HitCounts:
     ready, recording = work.ready, is_recording(work.handler)
-    ring: Ring = 3 if work.kind.site == "program" else 0
+    ring: PrivilegeRing = 3 if work.kind.site == "program" else 0
     # Under KVM the host's CPU executes the guest, and QEMU sees no traps.
     is_counted = ready.artifacts.machine.timing != "kvm"
     with attachment.separate_caller() as caller:

@@ -25,7 +25,7 @@ from orchestrator.probes.place import Place
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tool_attachment import MeasuredProgram, ToolAttachment, pins_in, reader_beside, running_tool
-from orchestrator.probes.tool_process import Ring, ToolProcess
+from orchestrator.probes.tool_process import OutputBuffer, ToolProcess
 
 
 class Rings:
@@ -33,13 +33,13 @@ class Rings:
 
     name, pid = "mine", 7
 
-    def __init__(self, *answers: Sequence[Ring]) -> None:
+    def __init__(self, *answers: Sequence[OutputBuffer]) -> None:
         self._answers = [*answers]
 
     def read(self) -> None:
         """It reads what is there."""
 
-    def rings(self) -> Sequence[Ring]:
+    def rings(self) -> Sequence[OutputBuffer]:
         return self._answers.pop(0)
 
 
@@ -48,7 +48,7 @@ def ignored(calls: int) -> None:
 
 
 def test_buffers_that_come_and_go_are_an_error() -> None:
-    process = cast("ToolProcess", Rings([Ring(4096, 0)], [Ring(4096, 0), Ring(4096, 0)]))
+    process = cast("ToolProcess", Rings([OutputBuffer(4096, 0)], [OutputBuffer(4096, 0), OutputBuffer(4096, 0)]))
     with pytest.raises(EvidenceError, match=r"^mine has other buffers after some calls than before$"):
         reader_beside(process, ignored)
 
@@ -95,8 +95,8 @@ class Filling:
     def read(self) -> None:
         self._used = 0
 
-    def rings(self) -> Sequence[Ring]:
-        return [Ring(SIZE, self._used)]
+    def rings(self) -> Sequence[OutputBuffer]:
+        return [OutputBuffer(SIZE, self._used)]
 
     def call(self, calls: int) -> None:
         for _ in range(calls):
